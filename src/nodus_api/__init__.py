@@ -1,0 +1,1 @@
+"""Nodus API: places, drives, bills and serves Attempts."""

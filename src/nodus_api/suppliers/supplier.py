@@ -1,0 +1,272 @@
+"""The protocol that every supplier of machines speaks (SC-701).
+
+The scheduler knows this module and no supplier. Answers are values; errors are
+the exceptions below. All methods can be cancelled and finish within 30 seconds.
+"""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from decimal import Decimal
+from enum import StrEnum
+from typing import Protocol, runtime_checkable
+from uuid import UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SupplierCaps:
+    """What a supplier can do, and how long it takes to show what it did."""
+
+    sync_delete: bool = False
+    visibility_delay: timedelta = timedelta(0)
+    notices: bool = False
+    warm: bool = False
+    inject: bool = False
+    increment: timedelta = timedelta(seconds=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferedClass:
+    """The public class behind an offer (SC-202)."""
+
+    name: str
+    accelerator: str | None
+    form: str | None
+    count: int
+    accelerator_memory_gib: Decimal | None
+    vcpus: Decimal
+    memory_gib: Decimal
+    disk_gib: Decimal
+    arch: str
+    region_class: str
+    gang_capable: bool
+    rate_on_demand: Decimal
+    rate_spot: Decimal | None
+    speed: Decimal
+    reference_rate: Decimal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SupplierOffer:
+    """One private row behind a class (SC-203); never shown to customers."""
+
+    offered_class: OfferedClass
+    instance_type: str
+    region: str
+    zone: str = ""
+    cost_on_demand: Decimal
+    cost_spot: Decimal | None = None
+    increment: timedelta = timedelta(seconds=1)
+    minimum: timedelta = timedelta(0)
+    available: int | None = None
+    """Machines that could be started now; None when unknown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """What the runner runs: argv, environment and limits."""
+
+    command: tuple[str, ...]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    image: str | None = None
+    working_directory: str | None = None
+    stop_grace: timedelta = timedelta(seconds=30)
+    memory_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineIntent:
+    """A machine that is wanted; `key` makes create idempotent (SC-608).
+
+    `token` is the runner's (SC-125); it goes to the machine and nowhere else.
+    """
+
+    key: str
+    installation: UUID
+    attempt_uid: UUID
+    epoch: int
+    fence: int
+    offering: str
+    instance_type: str
+    region: str
+    zone: str
+    spot: bool
+    token: str
+    program: Program
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+
+class MachineCondition(StrEnum):
+    """What a supplier says of a machine."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    GONE = "gone"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExitRecord:
+    """The runner's final report, read without the network (SC-644).
+
+    Ages are seconds before `at`, the moment the record was written.
+    `started_age` is None if the program never started; `stop_age` None if it was not stopped.
+    `error` is set, with no exit code, if the program could not be started.
+    """
+
+    at: datetime
+    exit_code: int | None
+    signal: int | None
+    oom: bool = False
+    started_age: float | None = None
+    exit_age: float = 0.0
+    stop_age: float | None = None
+    message: str = ""
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineView:
+    """One machine as the supplier sees it now."""
+
+    handle: str
+    key: str
+    condition: MachineCondition
+    billing_start: datetime | None = None
+    ended_at: datetime | None = None
+    reclaimed: bool = False
+    exit: ExitRecord | None = None
+    address: str | None = None
+    installation: UUID | None = None
+
+
+class Verdict(StrEnum):
+    """Whether a machine is proven gone; Unknown is never Gone (SC-610)."""
+
+    GONE = "Gone"
+    PRESENT = "Present"
+    UNKNOWN = "Unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletionObservation:
+    """One look at a machine that should be gone; `at` is set when it is."""
+
+    verdict: Verdict
+    at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """A reclaim that was announced."""
+
+    handle: str
+    deadline: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """An order to a machine's runner: `stop` with a grace, `checkpointNow` or `die` (SC-641)."""
+
+    kind: str
+    grace: timedelta | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultInjection:
+    """A fault to make on purpose (SC-630)."""
+
+    kind: str
+    notice: timedelta | None = None
+
+
+class SupplierError(Exception):
+    """A supplier refused or failed (SC-617)."""
+
+
+class NoCapacity(SupplierError):
+    """No machine of this offer is free."""
+
+
+class Quota(SupplierError):
+    """The account's quota is used up."""
+
+
+class RateLimited(SupplierError):
+    """Too many calls; try again after `after`."""
+
+    def __init__(self, message: str, after: timedelta) -> None:
+        super().__init__(message)
+        self.after = after
+
+
+class Auth(SupplierError):
+    """The credentials were refused."""
+
+
+class Invalid(SupplierError):
+    """The request itself is wrong: our bug."""
+
+
+class Ambiguous(SupplierError):
+    """It is not known whether the call took effect; look with `find` (SC-609)."""
+
+
+@runtime_checkable
+class Supplier(Protocol):
+    """Where machines come from."""
+
+    name: str
+    caps: SupplierCaps
+
+    async def offers(self) -> Sequence[SupplierOffer]:
+        """Return what can be rented now."""
+        ...
+
+    async def create(self, intent: MachineIntent) -> MachineView:
+        """Create the machine of `intent.key`, or return it if it exists.
+
+        Raises NoCapacity, Quota, RateLimited, Auth, Invalid or Ambiguous.
+        """
+        ...
+
+    async def find(self, key: str) -> MachineView | None:
+        """Return the machine of a key, or None if there is none."""
+        ...
+
+    async def observe(self, handles: Sequence[str]) -> Mapping[str, MachineView]:
+        """Return the machines that exist, by handle; a missing handle was not seen."""
+        ...
+
+    def list_owned(self, installation: UUID) -> AsyncIterator[MachineView]:
+        """Yield every machine tagged with this installation."""
+        ...
+
+    async def signal(self, handle: str, order: Order) -> None:
+        """Pass an order on, best effort; the runner's channel is the main one."""
+        ...
+
+    async def delete(self, handle: str) -> None:
+        """Delete; idempotent, and succeeds on unknown handles."""
+        ...
+
+    async def prove_deleted(self, handle: str) -> DeletionObservation:
+        """Look once whether the machine is gone."""
+        ...
+
+    def notices(self) -> AsyncIterator[Notice]:
+        """Yield announced reclaims."""
+        ...
+
+    async def inject(self, handle: str, fault: FaultInjection) -> None:
+        """Make a fault on purpose, so that a drill takes the path of a real loss."""
+        ...
+
+    async def wipe(self, handle: str) -> None:
+        """Wipe a machine for its next tenant; done when it returns (SC-343)."""
+        ...
+
+    async def assign(self, handle: str, intent: MachineIntent, token: str) -> None:
+        """Give a wiped machine its next program; idempotent on the fence."""
+        ...
