@@ -5,6 +5,7 @@ from pathlib import Path
 
 import asyncpg
 import pytest
+from tests.storage.logins import in_database
 from tests.storage.scene import SCENE, Connection
 
 from nodus_api.storage import migrate
@@ -58,3 +59,14 @@ async def scene(
     await superuser.execute(SCENE)
     yield superuser
     await transaction.rollback()
+
+
+@pytest.fixture
+async def empty_url(either_url: str) -> AsyncIterator[str]:
+    """A database without schema nodus, beside the migrated one."""
+    admin = await asyncpg.connect(either_url)
+    await admin.execute("DROP DATABASE IF EXISTS nodus_empty")
+    await admin.execute("CREATE DATABASE nodus_empty")
+    yield in_database(either_url, "nodus_empty")
+    await admin.execute("DROP DATABASE nodus_empty")
+    await admin.close()

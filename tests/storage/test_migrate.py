@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy as sa
 from alembic.config import Config
 from alembic.script import ScriptDirectory
-from tests.storage.logins import as_login, in_database
+from tests.storage.logins import as_login
 from tests.storage.scene import Connection
 
 from nodus_api.clock import SystemClock
@@ -40,17 +40,6 @@ UNION ALL SELECT 'role', rolname || rolinherit::text || rolcanlogin::text FROM p
 UNION ALL SELECT 'member', roleid::regrole::text || member::regrole::text FROM pg_auth_members
 ORDER BY 1, 2
 """
-
-
-@pytest.fixture
-async def empty_url(either_url: str) -> AsyncIterator[str]:
-    """A database without schema nodus, beside the migrated one."""
-    admin = await asyncpg.connect(either_url)
-    await admin.execute("DROP DATABASE IF EXISTS nodus_empty")
-    await admin.execute("CREATE DATABASE nodus_empty")
-    yield in_database(either_url, "nodus_empty")
-    await admin.execute("DROP DATABASE nodus_empty")
-    await admin.close()
 
 
 async def state(url: str) -> list[tuple[str, str]]:

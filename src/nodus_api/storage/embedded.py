@@ -214,6 +214,8 @@ class EmbeddedPostgres:
         shutil.rmtree(fresh, ignore_errors=True)
         self._own(fresh, account)
         form = ["-U", SUPERUSER, "-A", "trust", "-E", "UTF8", "--locale=C", "--data-checksums"]
+        if self._settings.get("fsync") == "off":
+            form.append("--no-sync")
         made = self._run(account, binaries / "initdb", "-D", fresh, *form)
         if made.returncode == 0:
             create = f"CREATE DATABASE {DATABASE}\n"
