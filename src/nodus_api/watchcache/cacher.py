@@ -1,11 +1,11 @@
 """The face of the watch cache: get, list and watch."""
 
-import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from nodus_api.clock import Clock
 from nodus_api.storage.errors import StorageError
+from nodus_api.tasks import end, spawn
 from nodus_api.watchcache.consistency import CACHED, Mode, ReadAt, WatchFrom
 from nodus_api.watchcache.contents import Contents
 from nodus_api.watchcache.documents import DocumentGone, Documents
@@ -78,11 +78,11 @@ class AttemptCache:
 
     async def run(self) -> None:
         """Load and follow until cancelled."""
+        timers = spawn("watchcache-timers", self.watchers.run())
         try:
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._reflector.run(), name="watchcache-reflector")
-                tasks.create_task(self.watchers.run(), name="watchcache-timers")
+            await self._reflector.run()
         finally:
+            await end(timers)
             await self._head.close()
 
     # -- state --------------------------------------------

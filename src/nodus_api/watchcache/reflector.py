@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from nodus_api.clock import Clock
+from nodus_api.clock import Clock, give_way
 from nodus_api.storage.errors import StorageError
 from nodus_api.tasks import spawn
 from nodus_api.watchcache.contents import Contents, FeedFault
@@ -121,7 +121,7 @@ class Reflector:
         async with self._feed.snapshot(self._window.stubs) as snapshot:
             async for objects in snapshot.objects():
                 contents.add(objects)
-                await asyncio.sleep(0)
+                await give_way()
             backfill = [row async for rows in snapshot.backfill() for row in rows]
             contents.loaded(snapshot.state, backfill, self._clock.monotonic())
         self._contents = contents
@@ -186,7 +186,7 @@ class Reflector:
             self._is_connected(contents, self._read_to)
             if not full:
                 return
-            await asyncio.sleep(0)
+            await give_way()
 
     def _whole_commits(self, *, ended: bool) -> list[Change]:
         """Take the rows whose commits are complete out of what is held (H-07)."""

@@ -1,10 +1,9 @@
 """A state of a moment ago: the present order with the events since taken back."""
 
-import asyncio
 from collections.abc import Sequence
 from uuid import UUID
 
-from nodus_api.clock import Clock
+from nodus_api.clock import Clock, give_way
 from nodus_api.watchcache.history import Event
 from nodus_api.watchcache.snapshot import ScopeSnapshot, SortedEntries
 
@@ -22,7 +21,7 @@ class Turns:
     async def give(self) -> None:
         """Yield to the loop if this turn was long."""
         if self._clock.monotonic() - self._since >= SLICE_SECONDS:
-            await asyncio.sleep(0)
+            await give_way()
             self._since = self._clock.monotonic()
 
 
