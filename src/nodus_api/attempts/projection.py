@@ -46,6 +46,7 @@ WAITING_MESSAGE = "nodus.dev/waiting-message"
 
 _SCORES = ("fit", "timeToResult", "costToComplete", "recoveryValue", "health")
 _AT = len(HEAD) - 1
+_METADATA = HEAD.index(b'{"resourceVersion"')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +73,15 @@ def render(view: AttemptView) -> RenderedAttempt:
 def splice(doc: bytes, rev: int) -> bytes:
     """Return a rendered document with its resourceVersion in place."""
     return b"%b%d%b" % (doc[:_AT], rev, doc[_AT:])
+
+
+def metadata_of(doc: bytes) -> bytes:
+    """Return the bytes of a document's metadata, without parsing it (LW-053).
+
+    Inside metadata `,"spec":{` cannot stand: quotes in texts are escaped, and the values of
+    labels and annotations are texts.
+    """
+    return doc[_METADATA : doc.index(b',"spec":{', _METADATA)]
 
 
 def _labels(view: AttemptView) -> dict[str, str]:
