@@ -1,6 +1,7 @@
 """How rows become records and records rows: one function a table and direction, all pure."""
 
 from collections.abc import Iterable, Mapping
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -351,6 +352,8 @@ def machine_of(row: Row) -> Machine:
         gone_seen=row["gone_seen"],
         tries=row["tries"],
         next_try=row["next_try"],
+        increment=timedelta(seconds=row["billing_increment_seconds"]),
+        minimum=timedelta(seconds=row["minimum_seconds"]),
     )
 
 

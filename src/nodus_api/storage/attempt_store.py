@@ -62,6 +62,13 @@ class AttemptStore:
         async with self._database.transaction() as connection:
             await connection.execute(statements.notify("nodus_feed"))
 
+    async def now(self) -> datetime:
+        """Return the database's time."""
+        async with self._database.transaction(read_only=True) as connection:
+            found = await connection.execute(sa.select(statements.database_now))
+            now: datetime = found.scalar_one()
+            return now
+
     async def nos(self, query: sa.Select[Any]) -> list[int]:
         """Return the Attempts that a query of `due` finds, without locking them."""
         async with self._database.transaction(read_only=True) as connection:

@@ -77,6 +77,7 @@ async def flush(batch: Batch, render: Render) -> int:
     ]
     shown = {no: batch.records[no].view for no in sorted(batch.records)}
     await _write_slots(batch, changes)
+    await _end_workloads(batch.connection, changes)
     touched = await _advance(batch.connection, changes)
     new = await _insert_attempts(batch)
     shown |= {no: record.view for no, record in new.items()}
@@ -96,6 +97,20 @@ async def _write_slots(batch: Batch, changes: Iterable[Change]) -> None:
         slots[record.slot.workload, record.slot.slot] = record.slot
     given = [rows.slot_row(slots[key]) for key in sorted(slots)]
     await _execute(batch.connection, statements.write_slots(), given)
+
+
+async def _end_workloads(connection: AsyncConnection, changes: Iterable[Change]) -> None:
+    ended = {
+        after.workload.uid: {
+            "uid": after.workload.uid,
+            "state": after.workload.state,
+            "outcome": after.workload.outcome,
+            "ended": after.workload.ended,
+        }
+        for before, after in changes
+        if before.workload != after.workload
+    }
+    await _execute(connection, statements.end_workloads(), list(ended.values()))
 
 
 async def _advance(connection: AsyncConnection, changes: Iterable[Change]) -> set[int]:

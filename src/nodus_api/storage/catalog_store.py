@@ -87,7 +87,7 @@ class CatalogStore:
                 .where(t.supplier_offers.c.supplier == self._supplier)
                 .values(enabled=t.supplier_offers.c.no.in_(numbers))
             )
-            stats = [
+            seen: list[dict[str, Any]] = [
                 {
                     "offer": no,
                     "market": market,
@@ -101,7 +101,7 @@ class CatalogStore:
                 for market in Market
                 if market is Market.ON_DEMAND or offer.cost_spot is not None
             ]
-            await _write(connection, _seen(), stats)
+            await _write(connection, _seen(), seen)
 
     async def load(self) -> tuple[list[OfferingClass], list[Offer]]:
         """Return the classes not retired, and the supplier's offers with their statistics."""

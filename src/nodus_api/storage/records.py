@@ -6,12 +6,12 @@ differs between the two. Nothing here knows SQL.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from nodus_api.kernel.attempt import Attempt, AttemptView, RestorePoint
+from nodus_api.kernel.attempt import Attempt, AttemptView
 from nodus_api.kernel.vocabulary import (
     LeaseRole,
     MachineState,
@@ -83,6 +83,9 @@ class Machine:
     gone_seen: datetime | None = None
     tries: int = 0
     next_try: datetime | None = None
+    increment: timedelta = timedelta(seconds=1)
+    minimum: timedelta = timedelta(0)
+    """Billing increment and minimum of the offer (SC-507); read with the machine, never written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,12 +205,3 @@ class Decided:
     result_hash: bytes
     top: tuple[Mapping[str, Any], ...]
     counters: Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SlotHistory:
-    """What a slot's next Attempt inherits (SC-105, SC-140, SC-141)."""
-
-    slot: Slot
-    predecessor: int | None
-    restore: RestorePoint | None

@@ -7,7 +7,6 @@ transaction that began with `fence`; a transaction locks attempts first, in risi
 
 from collections.abc import Sequence
 from typing import Any
-from uuid import UUID
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
@@ -166,18 +165,21 @@ def tenancies_by_attempt(nos: Sequence[int]) -> sa.Select[Any]:
     return (
         sa.select(
             t.machines,
+            t.supplier_offers.c.billing_increment_seconds,
+            t.supplier_offers.c.minimum_seconds,
             leases.attempt.label("lease_attempt"),
             *(leases[name].label(f"lease_{name}") for name in LEASE_READ),
             sa.func.lower(leases.held).label("lease_held"),
             sa.func.upper(leases.held).label("lease_released"),
         )
         .join(t.machines, t.machines.c.no == leases.machine)
+        .join(t.supplier_offers, t.supplier_offers.c.no == t.machines.c.offer)
         .where(leases.attempt == sa.any_(_bigints(nos)))
         .order_by(leases.attempt, leases.machine)
     )
 
 
-def insert_attempts() -> postgresql.Insert:
+def insert_attempts() -> sa.Executable:
     """Insert new epochs; answers `no` and `uid`.
 
     Guards: `attempts_one_live`, the unique key (workload, slot, epoch), `attempts_gang`.
@@ -241,12 +243,18 @@ def write_interruptions() -> postgresql.Insert:
     return upsert_rows(t.interruptions, ["attempt"], INTERRUPTION)
 
 
+def end_workloads() -> sa.Update:
+    """Write how workloads ended, or that they wait; guard: still Active. Primary key."""
+    statement = update_rows(t.workloads, ["uid"], ["state", "outcome", "ended"])
+    return statement.where(t.workloads.c.state == "Active")
+
+
 def write_slots() -> postgresql.Insert:
     """Write slots, new ones too. Primary key (workload, slot); after their attempts."""
     return upsert_rows(t.slots, ["workload", "slot"], SLOT_STATE)
 
 
-def insert_machines() -> postgresql.Insert:
+def insert_machines() -> sa.Executable:
     """Insert intents; answers `no` and `key`. Guard: the unique `key` (SC-608)."""
     return insert_rows(t.machines, [*MACHINE_IDENTITY, *MACHINE_STATE]).returning(
         t.machines.c.no, t.machines.c.key
@@ -363,21 +371,6 @@ def notify(channel: str) -> sa.Select[Any]:
     return sa.select(sa.func.pg_notify(channel, ""))
 
 
-def workload_by_name(project: str, kind: str, name: str) -> sa.Select[Any]:
-    """Return a workload that is not deleted, locked. Uses `workloads_name`."""
-    return (
-        sa.select(t.workloads)
-        .where(t.workloads.c.project == project, t.workloads.c.kind == kind)
-        .where(t.workloads.c.name == name, t.workloads.c.state != "Deleted")
-        .with_for_update()
-    )
-
-
-def slots_of(workload: UUID) -> sa.Select[Any]:
-    """Return a workload's slots. Primary key."""
-    return sa.select(t.slots).where(t.slots.c.workload == workload)
-
-
 _BIGINTS = postgresql.ARRAY(sa.BigInteger)
 
 
@@ -385,5 +378,5 @@ def _bigints(nos: Sequence[int]) -> Any:
     return sa.bindparam(None, list(nos), type_=_BIGINTS)
 
 
-def _moment(name: str) -> sa.Column[Any]:
-    return sa.column(name, sa.DateTime(timezone=True))  # type: ignore[return-value]  # a named value
+def _moment(name: str) -> sa.ColumnClause[Any]:
+    return sa.column(name, sa.DateTime(timezone=True))

@@ -8,8 +8,10 @@ from typing import Any
 from uuid import UUID
 
 import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from nodus_api.kernel.attempt import Cursor, RestorePoint
 from nodus_api.kernel.vocabulary import OwnerKind
 from nodus_api.storage import attempt_rows as rows
 from nodus_api.storage import tables as t
@@ -44,7 +46,7 @@ class WorkloadEdit:
     async def put(self, workload: Workload) -> None:
         """Insert or overwrite the workload. Primary key."""
         row = rows.workload_row(workload)
-        insert = sa.dialects.postgresql.insert(t.workloads).values(
+        insert = postgresql.insert(t.workloads).values(
             row | {"spec": plain(workload.spec), "kind": workload.kind.value}
         )
         moved = {name: insert.excluded[name] for name in ("spec", "state", "outcome", "ended")}
@@ -116,6 +118,38 @@ class WorkloadStore:
         """Return Active workloads with a slot that is decided: they may have ended."""
         return await self._with_slots(limit, "Active", unfilled=False)
 
+    async def crowded(self, limit: int) -> list[UUID]:
+        """Return Active workloads in which more Attempts live than their spec allows at once."""
+        allowed = sa.cast(
+            sa.func.coalesce(
+                t.workloads.c.spec["parallelism"].astext, t.workloads.c.spec["workers"].astext
+            ),
+            sa.Integer,
+        )
+        query = (
+            sa.select(t.workloads.c.uid)
+            .join(t.attempts, t.attempts.c.workload == t.workloads.c.uid)
+            .where(t.workloads.c.state == "Active")
+            .where(t.attempts.c.deletion_proven.is_(None), t.attempts.c.finished.is_(None))
+            .group_by(t.workloads.c.uid)
+            .having(sa.func.count() > allowed)
+            .limit(limit)
+        )
+        async with self._database.transaction(read_only=True) as connection:
+            return list((await connection.execute(query)).scalars())
+
+    async def read(self, uid: UUID) -> tuple[Workload, dict[str, OccupiedSlot]] | None:
+        """Return a workload and its slots as they stand, without locks."""
+        query = (
+            sa.select(t.workloads, t.projects.c.organization)
+            .join(t.projects, t.projects.c.name == t.workloads.c.project)
+            .where(t.workloads.c.uid == uid)
+        )
+        async with self._database.snapshot() as connection:
+            row = (await connection.execute(query)).mappings().first()
+            slots = await occupied_slots(connection, uid)
+        return None if row is None else (rows.workload_of(row), slots)
+
     async def organization(self, project: str) -> str | None:
         """Return the organization of a project; None if there is no such project."""
         query = sa.select(t.projects.c.organization).where(t.projects.c.name == project)
@@ -184,6 +218,26 @@ async def occupied_slots(connection: AsyncConnection, workload: UUID) -> dict[st
             slot=rows.slot_of(row), latest=row["latest"], live=bool(row["live"])
         )
         for row in (await connection.execute(query)).mappings()
+    }
+
+
+async def restore_points(connection: AsyncConnection, workload: UUID) -> dict[str, RestorePoint]:
+    """Return each slot's highest committed checkpoint that is not deleted (SC-141)."""
+    kept = t.checkpoints.c
+    query = (
+        sa.select(kept.slot, kept.seq, kept.cursor_completed, kept.cursor_total)
+        .where(kept.workload == workload, kept.deleted.is_(None))
+        .distinct(kept.slot)
+        .order_by(kept.slot, kept.seq.desc())
+    )
+    return {
+        row.slot: RestorePoint(
+            seq=row.seq,
+            cursor=None
+            if row.cursor_total is None
+            else Cursor(completed=row.cursor_completed, total=row.cursor_total),
+        )
+        for row in await connection.execute(query)
     }
 
 
