@@ -114,7 +114,11 @@ def failed_to_deliver(stats: OfferStats, now: datetime, *, jitter: float) -> Off
 
 
 async def sync_offers(loop: LoopContext) -> None:
-    """Ask the supplier what it offers and write it down."""
+    """Ask the supplier what it offers and write it down, if the last answer is old."""
+    now = loop.clock.monotonic()
+    if now < loop.offers_due:
+        return
+    loop.offers_due = now + loop.pace.offers.total_seconds()
     offers = await loop.supplier.offers()
     classes = {one.offered_class.name: _offering(one.offered_class) for one in offers}
     await loop.catalog.sync(

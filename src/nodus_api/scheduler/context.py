@@ -52,6 +52,8 @@ class LoopContext:
     clock: Clock
     metrics: LoopMetrics
     pace: Pace = field(default_factory=Pace)
+    offers_due: float = 0.0
+    """When (monotonic) the supplier is asked for its offers again."""
     setbacks: dict[tuple[str, int], tuple[int, float]] = field(default_factory=dict)
     """Items that failed: how often in a row, and when (monotonic) they are tried again."""
 

@@ -65,14 +65,7 @@ def _place_one(
     claimed = _claimed(record, spec, now)
     request = _request(claimed, spec, catalog)
     decision = place(request, catalog.snapshot, now)
-    match decision.outcome:
-        case Outcome.PLACED:
-            moved, catalog = _placed(loop, claimed, decision, catalog, now)
-        case Outcome.WAITING:
-            moved = _waits(claimed, decision, now)
-        case Outcome.UNPLACEABLE:
-            ended = advance(claimed.attempt, events.Unplaceable(at=now))
-            moved = _shown(claimed.moved(ended), decision)
+    moved, catalog = _decided(loop, claimed, decision, catalog, now)
     batch.put(moved)
     if moved.view.placement != record.view.placement and record.no is not None:
         batch.decided.append(_kept(record.no, request, decision, now))
@@ -129,6 +122,19 @@ def _failed_acquisitions(
                 FailedAcquisition(offering=machine.offering, market=machine.market, until=until)
             )
     return tuple(failed)
+
+
+def _decided(
+    loop: LoopContext, record: AttemptRecord, decision: Decision, catalog: Catalog, now: datetime
+) -> tuple[AttemptRecord, Catalog]:
+    match decision.outcome:
+        case Outcome.PLACED:
+            return _placed(loop, record, decision, catalog, now)
+        case Outcome.WAITING:
+            return _waits(record, decision, now), catalog
+        case Outcome.UNPLACEABLE:
+            ended = advance(record.attempt, events.Unplaceable(at=now))
+            return _shown(record.moved(ended), decision), catalog
 
 
 def _placed(

@@ -13,7 +13,7 @@ not need (seven statements a batch, whatever its size).
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
@@ -22,7 +22,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from nodus_api.kernel.attempt import AttemptView, Owner, Rejection
 from nodus_api.kernel.vocabulary import OwnerKind
 from nodus_api.storage import attempt_rows as rows
-from nodus_api.storage import statements
+from nodus_api.storage import due, statements
 from nodus_api.storage import tables as t
 from nodus_api.storage.batch import Batch, Render, flush
 from nodus_api.storage.bulk import Row
@@ -68,6 +68,12 @@ class AttemptStore:
             found = await connection.execute(sa.select(statements.database_now))
             now: datetime = found.scalar_one()
             return now
+
+    async def until_next(self) -> timedelta | None:
+        """Return how long until a row wants attention by its own time; None if none does."""
+        async with self._database.transaction(read_only=True) as connection:
+            wait: timedelta | None = (await connection.execute(due.next_moment())).scalar()
+        return wait
 
     async def nos(self, query: sa.Select[Any]) -> list[int]:
         """Return the Attempts that a query of `due` finds, without locking them."""

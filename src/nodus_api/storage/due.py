@@ -86,13 +86,12 @@ def overdue(limit: int, *, silence: timedelta, grace: timedelta) -> sa.Select[An
 def accruable(limit: int, *, every: timedelta) -> sa.Select[Any]:
     """Attempts on a machine with a later proof of life than their bill shows (SC-508)."""
     work = t.attempt_work.c
+    shown = sa.func.coalesce(work.accrued, t.attempts.c.billing_start)
+    alive = sa.func.greatest(work.watermark, work.last_heartbeat)
     return (
         _live()
-        .where(
-            t.attempts.c.billing_start.is_not(None),
-            sa.func.coalesce(work.accrued, t.attempts.c.billing_start) <= database_now - every,
-            work.watermark > sa.func.coalesce(work.accrued, t.attempts.c.billing_start),
-        )
+        .where(t.attempts.c.billing_start.is_not(None), shown <= database_now - every)
+        .where(alive > shown)
         .limit(limit)
     )
 
@@ -175,3 +174,29 @@ def releasing(limit: int) -> sa.Select[Any]:
         .where(t.machines.c.state == "Releasing", _due(t.machines.c.next_try))
         .limit(limit)
     )
+
+
+def next_moment() -> sa.Select[Any]:
+    """Return the earliest moment at which a row wants attention; NULL if none does.
+
+    Uses `attempts_live` and `machines_open`. Moments that have passed do not
+    count: what a pass could not do then is not done sooner by asking at once.
+    """
+    work = t.attempt_work.c
+    moments = sa.func.least(work.next_try, work.limit_at, work.drain_deadline)
+    of_attempts = (
+        sa.select(sa.func.min(moments).label("at"))
+        .join(t.attempts, t.attempts.c.no == work.attempt)
+        .where(t.attempts.c.deletion_proven.is_(None), t.attempts.c.finished.is_(None))
+        .where(moments > database_now)
+    )
+    of_machines = sa.select(sa.func.min(t.machines.c.next_try).label("at")).where(
+        t.machines.c.state != "Gone", t.machines.c.next_try > database_now
+    )
+    both = of_attempts.union_all(of_machines).subquery()
+    return sa.select(sa.func.min(both.c.at) - database_now)
+
+
+def waiting_for_capacity(limit: int) -> sa.Select[Any]:
+    """Queued Attempts that wait for Capacity, oldest first. Uses `attempts_live`."""
+    return _live().where(t.attempts.c.waiting_for == "Capacity").limit(limit)

@@ -38,6 +38,7 @@ class Standing:
     """
 
     current: bool
+    slot_epoch: int
     won: bool
     last_seq: int
     orders: tuple[Mapping[str, Any], ...]
@@ -66,6 +67,7 @@ class ReportStore:
                 await connection.execute(_keep(token_sha256, report))
         return Standing(
             current=current or replayed,
+            slot_epoch=row["current_epoch"],
             won=row["won"],
             last_seq=row["last_seq"],
             orders=tuple(row["orders"]),
@@ -131,6 +133,7 @@ def _sender(token_sha256: bytes) -> sa.Select[Any]:
         t.attempts.c.uid,
         t.attempts.c.epoch,
         t.slots.c.last_seq,
+        t.slots.c.current_epoch,
         _current().label("current"),
     )
     return _from_lease(sa.select(*columns), token_sha256)
