@@ -224,11 +224,15 @@ async def occupied_slots(connection: AsyncConnection, workload: UUID) -> dict[st
 async def restore_points(connection: AsyncConnection, workload: UUID) -> dict[str, RestorePoint]:
     """Return each slot's highest committed checkpoint that is not deleted (SC-141)."""
     kept = t.checkpoints.c
-    query = (
-        sa.select(kept.slot, kept.seq, kept.cursor_completed, kept.cursor_total)
-        .where(kept.workload == workload, kept.deleted.is_(None))
-        .distinct(kept.slot)
-        .order_by(kept.slot, kept.seq.desc())
+    later = t.checkpoints.alias("later")
+    newer = sa.exists().where(
+        later.c.workload == kept.workload,
+        later.c.slot == kept.slot,
+        later.c.seq > kept.seq,
+        later.c.deleted.is_(None),
+    )
+    query = sa.select(kept.slot, kept.seq, kept.cursor_completed, kept.cursor_total).where(
+        kept.workload == workload, kept.deleted.is_(None), ~newer
     )
     return {
         row.slot: RestorePoint(
