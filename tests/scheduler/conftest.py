@@ -1,11 +1,11 @@
 """A world of its own for each test."""
 
 import pytest
+from tests.scheduler.fake_supplier import FakeSupplier
+from tests.scheduler.world import World
 
 from nodus_api.clock import ManualClock
 from nodus_api.storage.engine import Database
-from tests.scheduler.fake_supplier import FakeSupplier
-from tests.scheduler.world import World
 
 
 @pytest.fixture

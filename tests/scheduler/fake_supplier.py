@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-
 from decimal import Decimal
 from uuid import UUID
 
@@ -124,7 +123,8 @@ class FakeSupplier:
         return DeletionObservation(verdict=Verdict.GONE, at=self.clock.now())
 
     async def notices(self) -> AsyncIterator[Notice]:
-        for notice in ():
+        nothing: tuple[Notice, ...] = ()
+        for notice in nothing:
             yield notice
 
     async def inject(self, handle: str, fault: FaultInjection) -> None:
@@ -145,5 +145,3 @@ class FakeSupplier:
     def vanish(self, key: str) -> None:
         """Lose a machine: nothing is listed any more."""
         self.deleted[key] = self.machines.pop(key)
-
-

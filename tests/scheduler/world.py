@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import sqlalchemy as sa
+from tests.scheduler.fake_supplier import FakeSupplier
 
 from nodus_api.clock import ManualClock
 from nodus_api.kernel.spec import WorkloadSpec
@@ -19,7 +20,6 @@ from nodus_api.storage.engine import Database
 from nodus_api.storage.leader_store import LeaderStore
 from nodus_api.storage.report_store import GivenReport, ReportStore, Standing
 from nodus_api.suppliers.supplier import MachineIntent, Supplier
-from tests.scheduler.fake_supplier import FakeSupplier
 
 _commands = itertools.count(1)
 
@@ -79,9 +79,7 @@ class World:
                 return
         raise AssertionError("the passes never settle")
 
-    async def ask(
-        self, verb: str, target: str = "train", kind: str = "Job", **body: Any
-    ) -> int:
+    async def ask(self, verb: str, target: str = "train", kind: str = "Job", **body: Any) -> int:
         async with self.database.transaction() as connection:
             row = {
                 "key": f"key-{next(_commands)}",
@@ -103,7 +101,10 @@ class World:
         return await self.ask("submit", name, spec=whole)
 
     async def outcome(self, command: int) -> str | None:
-        return await self._one(sa.select(t.commands.c.outcome).where(t.commands.c.no == command))
+        query = sa.select(t.commands.c.outcome).where(t.commands.c.no == command)
+        async with self.database.transaction(read_only=True) as connection:
+            found: str | None = (await connection.execute(query)).scalar_one()
+        return found
 
     async def documents(self) -> dict[str, dict[str, Any]]:
         """Return the published documents by `slot/epoch`."""
@@ -152,7 +153,3 @@ class World:
     async def rows(self, table: sa.Table) -> list[Mapping[str, Any]]:
         async with self.database.transaction(read_only=True) as connection:
             return [dict(row) for row in (await connection.execute(sa.select(table))).mappings()]
-
-    async def _one(self, query: sa.Select[Any]) -> Any:
-        async with self.database.transaction(read_only=True) as connection:
-            return (await connection.execute(query)).scalar_one()

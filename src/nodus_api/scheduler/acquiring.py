@@ -190,9 +190,7 @@ def _pending(
     record: AttemptRecord, tenancy: Tenancy, view: MachineView, now: datetime
 ) -> AttemptRecord:
     """Keep the handle of a machine that exists and does not run yet (SC-608)."""
-    machine = replace(
-        tenancy.machine, handle=view.handle, gone_seen=None, next_try=now + ASK_AGAIN
-    )
+    machine = replace(tenancy.machine, handle=view.handle, gone_seen=None, next_try=now + ASK_AGAIN)
     return record.with_tenancy(replace(tenancy, machine=machine))
 
 

@@ -137,9 +137,7 @@ def _class_stats(offers: Sequence[Offer], market: Market, now: datetime) -> Cand
     rooms = [0 if backing_off(one, market, now) else free(one, market) for one in offers]
     known = [room for room in rooms if room is not None]
     unknown = len(known) < len(rooms)
-    resting = [
-        one.stats[market].backoff_until for one in offers if backing_off(one, market, now)
-    ]
+    resting = [one.stats[market].backoff_until for one in offers if backing_off(one, market, now)]
     ends = [end for end in resting if end is not None]
     return CandidateStats(
         available=None if unknown else sum(known),

@@ -91,7 +91,10 @@ class LoopContext:
             except (FencedOff, StorageUnavailable):
                 raise
             except Exception:
-                self._set_back(step, no)
+                log.exception(
+                    "an attempt could not be moved and is tried again later",
+                    extra={"step": step, "attempt": no, "retry_seconds": self._set_back(step, no)},
+                )
             else:
                 self.setbacks.pop((step, no), None)
 
@@ -104,16 +107,13 @@ class LoopContext:
         _, again = self.setbacks.get((step, no), (0, 0.0))
         return again <= self.clock.monotonic()
 
-    def _set_back(self, step: str, no: int) -> None:
-        """Count an item that failed; 1 s, 2 s, 4 s … 5 min."""
+    def _set_back(self, step: str, no: int) -> float:
+        """Count an item that failed; return the wait: 1 s, 2 s, 4 s … 5 min."""
         times, _ = self.setbacks.get((step, no), (0, 0.0))
         wait = min(2.0**times, 300.0)
         self.setbacks[step, no] = (times + 1, self.clock.monotonic() + wait)
         self.metrics.failed_items.labels(step=step).inc()
-        log.exception(
-            "an attempt could not be moved and is tried again later",
-            extra={"step": step, "attempt": no, "retry_seconds": wait},
-        )
+        return wait
 
     async def ask(self, calls: Sequence[Awaitable[T]]) -> list[T | Exception]:
         """Await supplier calls, a few at a time, no transaction open (SC-607).

@@ -118,12 +118,8 @@ def _superseded(
     predecessor: AttemptRecord, successor: AttemptRecord, now: datetime
 ) -> AttemptRecord:
     epoch, name = successor.attempt.epoch, successor.attempt.name
-    moved = predecessor.moved(
-        advance(predecessor.attempt, events.Superseded(at=now, epoch=epoch))
-    )
-    return replace(
-        moved, slot=successor.slot, view=replace(moved.view, successor=name)
-    )
+    moved = predecessor.moved(advance(predecessor.attempt, events.Superseded(at=now, epoch=epoch)))
+    return replace(moved, slot=successor.slot, view=replace(moved.view, successor=name))
 
 
 async def stop_unwanted(loop: LoopContext) -> None:

@@ -5,7 +5,6 @@ an `Ending` here, and take the same way.
 """
 
 import logging
-
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -92,7 +91,9 @@ async def apply_reports(loop: LoopContext) -> bool:
     return bool(nos)
 
 
-def _apply(loop: LoopContext, record: AttemptRecord, report: Report, now: datetime) -> AttemptRecord:
+def _apply(
+    loop: LoopContext, record: AttemptRecord, report: Report, now: datetime
+) -> AttemptRecord:
     """Apply one report, or drop it: a replay, or one that its Attempt has outlived."""
     tenancy = next(one for one in record.tenancies if one.machine.no == report.machine)
     if report.fence != tenancy.lease.fence or report.n <= tenancy.lease.last_report:
@@ -120,7 +121,7 @@ def _hear(
         case "registered":
             return _registered(loop, record, tenancy, report, at)
         case "canStart":
-            return _may_start(record, tenancy, at)
+            return _may_start(record, tenancy)
         case "started":
             return started(loop, record, at, restore_bytes=report.body.get("restoreBytes"))
         case "heartbeat":
@@ -128,7 +129,7 @@ def _hear(
         case "notice":
             return record  # a supplier's notice comes by the supplier
         case "exited":
-            return ended(loop, record, tenancy, Ending.reported(report), now)
+            return ended(loop, record, Ending.reported(report), now)
         case _:
             return _move(loop, record, events.Heartbeat(at=at))
 
@@ -151,7 +152,7 @@ def _registered(
     return _move(loop, record, event)
 
 
-def _may_start(record: AttemptRecord, tenancy: Tenancy, at: datetime) -> AttemptRecord:
+def _may_start(record: AttemptRecord, tenancy: Tenancy) -> AttemptRecord:
     """The start CAS: the first machine that asks wins, and none while a stop is ordered (SC-341).
 
     The statement that writes it, `win_start`, looks again.
@@ -177,9 +178,7 @@ def started(
     return replace(record, work=replace(record.work, limit_at=limit))
 
 
-def ended(
-    loop: LoopContext, record: AttemptRecord, tenancy: Tenancy, ending: Ending, now: datetime
-) -> AttemptRecord:
+def ended(loop: LoopContext, record: AttemptRecord, ending: Ending, now: datetime) -> AttemptRecord:
     """T11, T13, T14, T15 or T17; T10 before it if only the ending tells of the start (SC-644)."""
     at = min(ending.at, now)
     attempt = record.attempt
@@ -219,5 +218,3 @@ def _move(loop: LoopContext, record: AttemptRecord, event: events.Event) -> Atte
 
 def _ms(value: Any) -> timedelta:
     return timedelta(milliseconds=float(value))
-
-

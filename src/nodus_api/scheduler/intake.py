@@ -135,9 +135,7 @@ async def _move(edit: WorkloadEdit, workload: Workload, state: WorkloadState) ->
 
 
 async def _delete(edit: WorkloadEdit, workload: Workload) -> Answer:
-    await edit.put(
-        replace(workload, state=WorkloadState.DELETED, ended=workload.ended or edit.now)
-    )
+    await edit.put(replace(workload, state=WorkloadState.DELETED, ended=workload.ended or edit.now))
     await _close_slots(edit, SlotState.STOPPED)
     return Applied.APPLIED, None
 

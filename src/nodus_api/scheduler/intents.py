@@ -1,4 +1,4 @@
-"""What is asked of a supplier for one Attempt: key, token, and the whole intent (SC-608, SC-125)."""
+"""What is asked of a supplier for one Attempt: key, token and intent (SC-608, SC-125)."""
 
 import hashlib
 import hmac

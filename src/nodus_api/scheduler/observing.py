@@ -45,9 +45,7 @@ class Watch:
         numbers = {one.no for one in sightings}
         self.running = {no: at for no, at in self.running.items() if no in numbers}
         self._missed = {
-            one.no: self._missed.get(one.no, 0) + 1
-            for one in sightings
-            if one.handle not in views
+            one.no: self._missed.get(one.no, 0) + 1 for one in sightings if one.handle not in views
         }
 
     def lost(self, number: int) -> bool:
@@ -95,16 +93,16 @@ def _observed(
         return record
     number = tenancy.machine.no or 0
     if view is None:
-        return _lost(loop, record, tenancy, None, now) if watch.lost(number) else record
+        return _lost(record, tenancy, None, now) if watch.lost(number) else record
     if view.condition not in _ENDED:
         watch.running[number] = now
         return _seen(record, now)
     try:
         if view.exit is not None:
-            return ended(loop, record, tenancy, Ending.recorded(view.exit, now), now)
+            return ended(loop, record, Ending.recorded(view.exit, now), now)
     except IllegalTransition:
         loop.metrics.dropped.labels(event="exit").inc()
-    return _lost(loop, record, tenancy, view, now)
+    return _lost(record, tenancy, view, now)
 
 
 def _seen(record: AttemptRecord, now: datetime) -> AttemptRecord:
@@ -116,7 +114,6 @@ def _seen(record: AttemptRecord, now: datetime) -> AttemptRecord:
 
 
 def _lost(
-    loop: LoopContext,
     record: AttemptRecord,
     tenancy: Tenancy,
     view: MachineView | None,

@@ -54,9 +54,7 @@ class _Room:
         self.catalog = catalog
 
 
-def _place_one(
-    loop: LoopContext, batch: Batch, record: AttemptRecord, catalog: Catalog
-) -> Catalog:
+def _place_one(loop: LoopContext, batch: Batch, record: AttemptRecord, catalog: Catalog) -> Catalog:
     """Move one Attempt by what placement decides; return what is left of the catalog."""
     now = batch.now
     if not _may_place(record, now):
@@ -84,9 +82,7 @@ def _claimed(record: AttemptRecord, spec: WorkloadSpec, now: datetime) -> Attemp
     if record.attempt.stage is Stage.PLACING:
         return record
     deadline = now + timedelta(seconds=spec.limits.start_deadline_seconds)
-    return record.moved(
-        advance(record.attempt, events.Claimed(at=now, start_deadline=deadline))
-    )
+    return record.moved(advance(record.attempt, events.Claimed(at=now, start_deadline=deadline)))
 
 
 def _request(record: AttemptRecord, spec: WorkloadSpec, catalog: Catalog) -> PlacementRequest:
@@ -109,9 +105,7 @@ def _request(record: AttemptRecord, spec: WorkloadSpec, catalog: Catalog) -> Pla
     )
 
 
-def _failed_acquisitions(
-    record: AttemptRecord, catalog: Catalog
-) -> tuple[FailedAcquisition, ...]:
+def _failed_acquisitions(record: AttemptRecord, catalog: Catalog) -> tuple[FailedAcquisition, ...]:
     """Return the candidates that did not deliver in this Attempt (SC-332)."""
     failed = []
     for tenancy in record.tenancies:
@@ -194,4 +188,3 @@ def _kept(no: int, request: PlacementRequest, decision: Decision, now: datetime)
         top=tuple(decision.top_to_json()),
         counters=decision.counters,
     )
-

@@ -1,4 +1,4 @@
-"""Machines leave: deletion, its proof, T18, and the sweep for what nobody uses (step 10, SC-611)."""
+"""Machines leave: deletion, its proof, T18, and the sweep for what nobody uses (SC-610, SC-611)."""
 
 import logging
 from dataclasses import replace
@@ -129,9 +129,7 @@ def _prove(record: AttemptRecord, now: datetime) -> AttemptRecord:
 
 def _gone(record: AttemptRecord) -> set[int]:
     return {
-        one.machine.no or 0
-        for one in record.tenancies
-        if one.machine.state is MachineState.GONE
+        one.machine.no or 0 for one in record.tenancies if one.machine.state is MachineState.GONE
     }
 
 

@@ -191,5 +191,3 @@ def _losses(record: AttemptRecord) -> tuple[dict[str, str], ...]:
         "at": attempt.finished.isoformat(),
     }
     return (*kept, lost)[-LOSSES_KEPT:]
-
-

@@ -8,7 +8,7 @@ that readers see changed, once and last.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Protocol
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -129,8 +129,7 @@ async def _insert_attempts(batch: Batch) -> dict[int, AttemptRecord]:
     if not batch.added:
         return {}
     given = [
-        rows.identity_row(record.attempt) | rows.state_row(record.attempt)
-        for record in batch.added
+        rows.identity_row(record.attempt) | rows.state_row(record.attempt) for record in batch.added
     ]
     answered = await batch.connection.execute(statements.insert_attempts(), as_json(given))
     numbers = {uid: no for no, uid in answered}
@@ -220,8 +219,7 @@ async def _write_children(connection: AsyncConnection, changes: Iterable[Change]
     ended = [
         {"attempt": after.no} | rows.interruption_row(after.attempt.interruption)
         for before, after in changes
-        if after.attempt.interruption
-        and after.attempt.interruption != before.attempt.interruption
+        if after.attempt.interruption and after.attempt.interruption != before.attempt.interruption
     ]
     await _execute(connection, statements.write_interruptions(), ended)
     touched |= {row["attempt"] for row in ended}
@@ -291,7 +289,9 @@ async def _publish(
         return
     finished = [render(view) for view in views.values()]
     await connection.execute(
-        statements.publish(list(views), [one.doc for one in finished], [one.sel for one in finished])
+        statements.publish(
+            list(views), [one.doc for one in finished], [one.sel for one in finished]
+        )
     )
 
 

@@ -19,7 +19,9 @@ Row = Mapping[str, Any]
 ROWS = "rows"
 
 
-def rows_of(table: sa.Table, columns: Iterable[str], extra: Sequence[sa.ColumnClause[Any]] = ()) -> Any:
+def rows_of(
+    table: sa.Table, columns: Iterable[str], extra: Sequence[sa.ColumnClause[Any]] = ()
+) -> Any:
     """Return the derived table `r` with those columns of `table`, filled from parameter `rows`.
 
     `extra` are columns that the rows carry beyond the table's own, such as a guard.

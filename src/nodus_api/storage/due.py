@@ -33,9 +33,7 @@ def _live() -> sa.Select[Any]:
 def placeable(limit: int) -> sa.Select[Any]:
     """Queued Attempts whose next try has come, oldest first (P-30)."""
     return (
-        _live()
-        .where(t.attempts.c.stage.in_(_QUEUED), _due(t.attempt_work.c.next_try))
-        .limit(limit)
+        _live().where(t.attempts.c.stage.in_(_QUEUED), _due(t.attempt_work.c.next_try)).limit(limit)
     )
 
 

@@ -52,9 +52,7 @@ class LeaderLine:
 
     async def try_lock(self) -> bool:
         """Take the leader's lock if nobody holds it; never waits."""
-        return bool(
-            await self._connection.fetchval("SELECT pg_try_advisory_lock($1)", LEADER_LOCK)
-        )
+        return bool(await self._connection.fetchval("SELECT pg_try_advisory_lock($1)", LEADER_LOCK))
 
     async def listen(self, wake: Callable[[], None], lost: Callable[[], None]) -> None:
         """Call `wake` at each notification of the loop's channel, `lost` when the line ends."""
@@ -134,9 +132,7 @@ class LeaderStore:
 def _moved_limits(later: timedelta) -> sa.Update:
     """Move every open limit of live Attempts. Uses `attempts_live`; costs no revision."""
     work = t.attempt_work.c
-    moved: dict[str, Any] = {
-        name: work[name] + later for name in ("limit_at", "drain_deadline")
-    }
+    moved: dict[str, Any] = {name: work[name] + later for name in ("limit_at", "drain_deadline")}
     return (
         sa.update(t.attempt_work)
         .where(t.attempts.c.no == work.attempt, t.attempts.c.finished.is_(None))

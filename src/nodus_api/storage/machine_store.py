@@ -72,7 +72,7 @@ class MachineStore:
         """Return the states of machines by key, for the orphan sweep. Unique key."""
         query = sa.select(t.machines.c.key, t.machines.c.state).where(t.machines.c.key.in_(keys))
         async with self._database.transaction(read_only=True) as connection:
-            return {key: state for key, state in await connection.execute(query)}
+            return {row.key: row.state for row in await connection.execute(query)}
 
     async def record_orphan(
         self, token: int, *, supplier: str, handle: str, cause: str, gone: bool

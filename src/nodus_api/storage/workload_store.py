@@ -177,9 +177,7 @@ class WorkloadStore:
             return list((await connection.execute(query)).scalars())
 
     @asynccontextmanager
-    async def _edit(
-        self, token: int, which: sa.ColumnElement[bool]
-    ) -> AsyncIterator[WorkloadEdit]:
+    async def _edit(self, token: int, which: sa.ColumnElement[bool]) -> AsyncIterator[WorkloadEdit]:
         query = (
             sa.select(t.workloads, t.projects.c.organization)
             .join(t.projects, t.projects.c.name == t.workloads.c.project)
