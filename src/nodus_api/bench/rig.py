@@ -5,9 +5,8 @@ import socket
 import ssl
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
