@@ -1,0 +1,189 @@
+"""The one way to a database session: a pool per part, in that part's role.
+
+Every SQL statement of the product runs through `Database` (held by tests/test_seams.py).
+
+Decision 1: each new connection does SET ROLE to its part's role where the login is a member, so
+one URL serves all parts and each can do only what its part needs (AS-117). A login that is no
+member stays what it is, with one warning. The pool does not ping before use: after a restart of
+the server the first transaction fails as `StorageUnavailable`, the whole pool is renewed, and the
+caller, who must be ready to try again anyway, does.
+"""
+
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Callable
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, TypeAlias
+from urllib.parse import urlsplit, urlunsplit
+
+import asyncpg
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
+
+from nodus_api.storage.errors import (
+    OLDEST_SERVER,
+    StorageError,
+    TooOldServer,
+    mask_password,
+    translate,
+)
+
+log = logging.getLogger(__name__)
+
+# generic in its stubs alone
+DriverConnection: TypeAlias = "asyncpg.Connection[Any]"
+
+CONNECT_TIMEOUT_SECONDS = 10.0
+
+_SESSION = """
+SELECT pg_has_role(session_user, r.oid, $2) AS member,
+       set_config('search_path', 'nodus', false),
+       set_config('default_transaction_isolation', 'read committed', false)
+FROM (SELECT to_regrole($1) AS oid) r
+"""
+_BECOME = {
+    "nodus_migrate": "SET ROLE nodus_migrate",
+    "nodus_api": "SET ROLE nodus_api",
+    "nodus_scheduler": "SET ROLE nodus_scheduler",
+}
+
+
+class Role(StrEnum):
+    """The database role of a part."""
+
+    MIGRATE = "nodus_migrate"
+    API = "nodus_api"
+    SCHEDULER = "nodus_scheduler"
+
+
+class Database:
+    """A pool of connections in one role.
+
+    `url` is a libpq-style address, a Unix socket included
+    (`postgresql://user@/nodus?host=/run/dir`). `pinned_now`, for tests, is what `nodus.now()`
+    answers in every transaction. All failures are `storage.errors`; connecting happens at first
+    use.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        role: Role,
+        pool_size: int = 5,
+        pinned_now: Callable[[], datetime] | None = None,
+    ) -> None:
+        self._url = driver_url(url)
+        self._role = role
+        self._pinned_now = pinned_now
+        self._warned = False
+        self.where = mask_password(self._url)
+        self._engine = create_async_engine(
+            "postgresql+asyncpg://",
+            async_creator=self._connect,
+            pool_size=pool_size,
+            max_overflow=0,
+            pool_use_lifo=True,
+        )
+
+    @contextlib.asynccontextmanager
+    async def transaction(self, read_only: bool = False) -> AsyncIterator[AsyncConnection]:
+        """Yield a connection in a READ COMMITTED transaction: commit at the end, else roll back.
+
+        The isolation the feed needs to write (`lock_feed`).
+        """
+        async with self._session("READ COMMITTED", read_only=read_only) as connection:
+            yield connection
+
+    @contextlib.asynccontextmanager
+    async def snapshot(self) -> AsyncIterator[AsyncConnection]:
+        """Yield a connection in a REPEATABLE READ READ ONLY transaction: one view for all reads."""
+        async with self._session("REPEATABLE READ", read_only=True) as connection:
+            yield connection
+
+    @contextlib.asynccontextmanager
+    async def single_reads(self) -> AsyncIterator[AsyncConnection]:
+        """Yield a connection whose every statement is its own snapshot, without BEGIN and COMMIT.
+
+        One round trip a read instead of three; for single SELECTs.
+        """
+        with self._translated():
+            async with self._engine.connect() as connection:
+                yield await connection.execution_options(isolation_level="AUTOCOMMIT")
+
+    @contextlib.asynccontextmanager
+    async def dedicated(self) -> AsyncIterator[DriverConnection]:
+        """Yield one driver connection outside the pool: for LISTEN, session locks and upkeep."""
+        with self._translated():
+            connection = await self._connect()
+            try:
+                yield connection
+            finally:
+                try:
+                    await connection.close(timeout=2)
+                except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+                    connection.terminate()
+
+    async def close(self) -> None:
+        """End every connection of the pool."""
+        await self._engine.dispose()
+
+    @contextlib.asynccontextmanager
+    async def _session(self, isolation: Any, *, read_only: bool) -> AsyncIterator[AsyncConnection]:
+        with self._translated():
+            async with self._engine.connect() as plain:
+                connection = await plain.execution_options(
+                    isolation_level=isolation, postgresql_readonly=read_only
+                )
+                async with connection.begin():
+                    if self._pinned_now is not None:
+                        await connection.execute(pin_now(self._pinned_now()))
+                    yield connection
+
+    @contextlib.contextmanager
+    def _translated(self) -> Any:
+        try:
+            yield
+        except StorageError:
+            raise
+        except Exception as error:
+            meant = translate(error, self.where)
+            if meant is None:
+                raise
+            raise meant from error
+
+    async def _connect(self) -> DriverConnection:
+        connection = await asyncpg.connect(self._url, timeout=CONNECT_TIMEOUT_SECONDS)
+        try:
+            await self._become(connection)
+        except BaseException:
+            connection.terminate()
+            raise
+        return connection
+
+    async def _become(self, connection: DriverConnection) -> None:
+        version = connection.get_server_version()
+        if version.major < OLDEST_SERVER:
+            raise TooOldServer(f"{version.major}.{version.minor}")
+        # since 16 a membership may lack the right to SET ROLE, and has a word of its own for it
+        word = "SET" if version.major >= 16 else "MEMBER"
+        if await connection.fetchval(_SESSION, self._role.value, word):
+            await connection.execute(_BECOME[self._role.value])
+        elif not self._warned:
+            self._warned = True
+            log.warning(
+                "the database login is no member of its part's role and keeps its own rights",
+                extra={"role": self._role.value, "database": self.where},
+            )
+
+
+def driver_url(url: str) -> str:
+    """Return `url` in the scheme asyncpg knows; SQLAlchemy's `postgresql+asyncpg` is understood."""
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(scheme=parts.scheme.partition("+")[0]))
+
+
+def pin_now(moment: datetime) -> sa.Select[Any]:
+    """Make `nodus.now()` answer `moment`, aware, until the transaction ends."""
+    return sa.select(sa.func.set_config("nodus.now", moment.isoformat(), True))
