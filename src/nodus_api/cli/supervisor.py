@@ -141,7 +141,7 @@ class Child:
 
 
 class Supervisor:
-    """Keeps parts running until a signal comes; `start_all`, then `run`, then `stop_all`."""
+    """Keeps parts running until a signal comes, and stops them all at the end of its block."""
 
     def __init__(self, run_dir: Path, clock: Clock) -> None:
         self._run_dir = run_dir
@@ -153,6 +153,7 @@ class Supervisor:
         self._settled = False
 
     def __enter__(self) -> "Supervisor":
+        """Take SIGTERM, SIGINT and SIGCHLD."""
         self._signals.setblocking(False)
         self._wake.setblocking(False)
         signal.set_wakeup_fd(self._wake.fileno(), warn_on_full_buffer=False)
@@ -162,6 +163,7 @@ class Supervisor:
         return self
 
     def __exit__(self, *_: object) -> None:
+        """Stop every part, the last first."""
         try:
             self._stop_all()
         finally:
