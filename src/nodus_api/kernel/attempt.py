@@ -8,19 +8,21 @@ All times are aware UTC datetimes in whole seconds (SC-005).
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from uuid import UUID
 
 from nodus_api.kernel.vocabulary import (
     Market,
     OwnerKind,
+    Phase,
     Profile,
     Reason,
     Segment,
     Stage,
     Trigger,
     WaitingFor,
+    phase_of,
 )
 
 
@@ -107,7 +109,40 @@ class Attempt:
     start_deadline: datetime | None = None
     last_heartbeat: datetime | None = None
     last_committed: datetime | None = None
-    """Event time of the Attempt's last committed checkpoint."""
+    """Event time of the Attempt's last committed checkpoint, in whole seconds (SC-016)."""
+
+    @property
+    def phase(self) -> Phase:
+        """What a customer sees of the stage (SC-002)."""
+        return phase_of(self.stage)
+
+    @property
+    def live(self) -> bool:
+        """Whether the Attempt has not ended."""
+        return not self.stage.terminal
+
+    @property
+    def boot_seconds(self) -> int | None:
+        """From acquisition to the program's start (SC-007); None if it never started."""
+        return _seconds(self.acquired, self.command_started)
+
+    @property
+    def restore_seconds(self) -> int | None:
+        """`boot_seconds` of an Attempt that resumes, else None (SC-007)."""
+        return self.boot_seconds if self.resumes else None
+
+    @property
+    def teardown_seconds(self) -> int | None:
+        """From the stop to the proven deletion (SC-007)."""
+        return _seconds(self.finished, self.deletion_proven)
+
+    @property
+    def lost_seconds(self) -> int:
+        """Program time after the last committed checkpoint; 0 if live or never started (SC-016)."""
+        if self.finished is None or self.command_started is None:
+            return 0
+        kept = max(self.command_started, self.last_committed or self.command_started)
+        return (self.finished - kept) // timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,7 +220,7 @@ class CostSegment:
     @property
     def seconds(self) -> int:
         """The row's length in whole seconds."""
-        return int((self.end - self.start).total_seconds())
+        return (self.end - self.start) // timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,3 +242,7 @@ class AttemptView:
     checkpoints: Checkpoints | None = None
     successor: str | None = None
     """The name of the next Attempt in the slot."""
+
+
+def _seconds(start: datetime | None, end: datetime | None) -> int | None:
+    return None if start is None or end is None else (end - start) // timedelta(seconds=1)

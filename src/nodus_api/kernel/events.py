@@ -1,8 +1,8 @@
 """Facts that move an Attempt, each with its moment (SC-004).
 
-`at` is the event's own time, already clamped by the caller to what the database
-clock allows (SC-615); `advance` floors it to whole seconds (SC-005) and clamps it
-to its lower neighbour (SC-006).
+`at` is the event's own time, already clamped by the caller to at most what the
+database clock shows (SC-615); `advance` floors it to whole seconds (SC-005) and
+clamps it to its lower neighbour (SC-006).
 """
 
 from dataclasses import dataclass
@@ -40,10 +40,14 @@ class Placed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoOffering(Event):
-    """T4: nothing feasible now."""
+    """T4: nothing feasible now; the next try is at `until`.
+
+    A wait for Funds, Quota or Backoff until then moves the start deadline (T8).
+    """
 
     waiting_for: WaitingFor
     message: str
+    until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,17 +59,26 @@ class Unplaceable(Event):
 class AcquireFailed(Event):
     """T6: no machine was granted; its absence is proven or its deletion queued."""
 
+    message: str | None = None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapacityGranted(Event):
-    """T7: the supplier runs the machine, billing since `billing_start`."""
+    """T7: the supplier runs the machine, billing since `billing_start` (SC-503).
 
-    billing_start: datetime
+    None when the supplier does not say: then since `at`, the grant's answer.
+    """
+
+    billing_start: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartDeadlinePassed(Event):
-    """T8: limits.startDeadlineSeconds is over."""
+    """T8: limits.startDeadlineSeconds is over.
+
+    From Acquiring it begins a drain (SC-006a), which StopCompleted ends: at once if
+    create was never called, else when the machine is granted or proven absent.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,9 +90,15 @@ class Registered(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandStarted(Event):
-    """T10: the program started; `restore_bytes` is what was read if it resumes."""
+    """T10: the program started; `restore_bytes` is what was read if it resumes.
+
+    For a hedged Attempt the other three are the winner's (SC-342); else None.
+    """
 
     restore_bytes: int | None = None
+    billing_start: datetime | None = None
+    registered: datetime | None = None
+    pull_seconds: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,9 +118,10 @@ class CapacityLost(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exited(Event):
-    """The program ended. `stopped` tells whether it was signalled before (SC-013).
+    """The program ended. `stopped`: it had been signalled by then (SC-013, SC-641).
 
-    T13, T14; while draining and stopped, the drain's outcome (T15 or T17).
+    T13, T14; while draining and stopped, the drain's outcome (T15 or T17). A death
+    by `signal` (1 to 64) has the exit code 128 + signal, whatever is given (SC-009).
     """
 
     exit_code: int
@@ -112,7 +132,7 @@ class Exited(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFault(Event):
-    """T14: DeadlineExceeded, InternalError or the like ends a running program."""
+    """T14: DeadlineExceeded or InternalError ends a program that is not draining."""
 
     reason: Reason
     exit_code: int | None = None
@@ -123,7 +143,9 @@ class RunFault(Event):
 class StopRequested(Event):
     """A stop is ordered: T16 when queued, else a drain begins (SC-013).
 
-    `trigger` is None for a release that no interruption caused.
+    A notice is a stop too: trigger PreemptionNotice, reason Preempted. `trigger` is
+    None for a release that no interruption caused. While draining already, the
+    first cause keeps reason and bill; a notice can only bring the deadline nearer.
     """
 
     trigger: Trigger | None
@@ -137,8 +159,17 @@ class StopSignalled(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NoticeCleared(Event):
+    """A notice came to nothing: its stop order never arrived, the machine is ours (SC-013)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StopCompleted(Event):
-    """T17 (or T15 for a notice): a draining Attempt ended or never started."""
+    """T17 (T12 or T15 for a notice, T8 for a deadline): the drain is over.
+
+    The program ended or never started, or the drain's time is up; then `at` is
+    `deadlines.drain_end`.
+    """
 
     exit_code: int | None = None
     signal: int | None = None

@@ -1,0 +1,198 @@
+"""Sessions: role, isolation, the pinned clock, and errors with what to do next."""
+
+import asyncio
+import logging
+from datetime import timedelta
+
+import asyncpg
+import pytest
+import sqlalchemy as sa
+
+from nodus_api.clock import ManualClock
+from nodus_api.storage import tables
+from nodus_api.storage.engine import Database, Role
+from nodus_api.storage.errors import (
+    StorageConflict,
+    StorageContention,
+    StorageFault,
+    StorageUnavailable,
+    mask_password,
+)
+
+SESSION = sa.text(
+    "SELECT current_user::text, current_setting('transaction_isolation'),"
+    " current_setting('transaction_read_only')"
+)
+
+
+@pytest.mark.parametrize("role", Role)
+async def test_each_part_works_in_its_own_role(database_url: str, role: Role) -> None:  # AS-117
+    database = Database(database_url, role=role)
+    async with database.transaction() as connection:
+        written = (await connection.execute(SESSION)).one()
+    async with database.transaction(read_only=True) as connection:
+        read = (await connection.execute(SESSION)).one()
+    async with database.snapshot() as connection:
+        snapshot = (await connection.execute(SESSION)).one()
+    async with database.single_reads() as connection:
+        single = (await connection.execute(SESSION)).one()
+    async with database.dedicated() as raw:
+        alone = await raw.fetchval("SELECT current_user::text")
+    await database.close()
+
+    assert tuple(written) == (role.value, "read committed", "off")
+    assert tuple(read) == (role.value, "read committed", "on")
+    assert tuple(snapshot) == (role.value, "repeatable read", "on")
+    assert tuple(single) == (role.value, "read committed", "off")
+    assert alone == role.value
+
+
+async def test_reset_all_does_not_undo_the_role(database_url: str) -> None:  # AS-117
+    database = Database(database_url, role=Role.API)
+    async with database.dedicated() as raw:
+        await raw.execute("RESET ALL")
+        assert await raw.fetchval("SELECT current_user::text") == "nodus_api"
+    await database.close()
+
+
+async def test_a_login_that_is_no_member_keeps_its_rights_with_one_warning(
+    database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:  # AS-117
+    admin = await asyncpg.connect(database_url)
+    await admin.execute("DROP ROLE IF EXISTS nodus_test_stranger")
+    await admin.execute("CREATE ROLE nodus_test_stranger LOGIN")
+    await admin.close()
+    database = Database(as_login(database_url, "nodus_test_stranger"), role=Role.API)
+
+    with caplog.at_level(logging.WARNING, logger="nodus_api.storage.engine"):
+        for _ in range(2):
+            async with database.dedicated() as raw:
+                assert await raw.fetchval("SELECT current_user::text") == "nodus_test_stranger"
+    await database.close()
+
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert caplog.records[0].__dict__["role"] == "nodus_api"
+
+
+async def test_the_database_clock_is_pinned_in_every_transaction(
+    scheduler_database: Database, clock: ManualClock
+) -> None:
+    now = sa.select(sa.func.nodus.now())
+    async with scheduler_database.transaction() as connection:
+        before = await connection.scalar(now)
+    await clock.advance(90)
+    async with scheduler_database.snapshot() as connection:
+        after = await connection.scalar(now)
+
+    assert before == clock.now() - timedelta(seconds=90)
+    assert after == clock.now()
+
+
+async def test_an_unpinned_database_clock_moves_within_a_transaction(database_url: str) -> None:
+    database = Database(database_url, role=Role.API)
+    now = sa.select(sa.func.nodus.now())
+    async with database.transaction() as connection:
+        moments = [await connection.scalar(now) for _ in range(2)]
+    await database.close()
+    assert moments[0] < moments[1]
+
+
+async def test_a_failing_body_leaves_nothing(scheduler_database: Database) -> None:
+    async def fail() -> None:
+        async with scheduler_database.transaction() as connection:
+            await connection.execute(sa.insert(tables.organizations).values(name="gone"))
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await fail()
+    async with scheduler_database.transaction() as connection:
+        names = list(await connection.scalars(sa.select(tables.organizations.c.name)))
+    assert names == ["default"]
+
+
+@pytest.mark.parametrize(
+    ("name", "constraint"),
+    [("default", "organizations_pkey"), ("Bad Name", "label63_form"), (None, "name")],
+)
+async def test_a_broken_rule_is_named(
+    scheduler_database: Database, name: str | None, constraint: str
+) -> None:
+    with pytest.raises(StorageConflict) as refused:
+        async with scheduler_database.transaction() as connection:
+            await connection.execute(sa.insert(tables.organizations).values(name=name))
+    assert refused.value.constraint == constraint
+
+
+async def test_what_a_role_may_not_do_is_a_fault_with_its_code(api_database: Database) -> None:
+    with pytest.raises(StorageFault) as refused:
+        async with api_database.transaction() as connection:
+            await connection.execute(sa.select(tables.supplier_offers))
+    assert refused.value.sqlstate == "42501"
+
+
+async def test_a_deadlock_asks_for_another_try(scheduler_database: Database) -> None:
+    async def lock(first: str, second: str, met: asyncio.Barrier) -> None:
+        async with scheduler_database.transaction() as connection:
+            for name in (first, second):
+                await connection.execute(
+                    sa.select(tables.organizations)
+                    .where(tables.organizations.c.name == name)
+                    .with_for_update()
+                )
+                if name == first:
+                    await met.wait()
+
+    async with scheduler_database.transaction() as connection:
+        await connection.execute(sa.insert(tables.organizations).values(name="other"))
+    met = asyncio.Barrier(2)
+    ends = await asyncio.gather(
+        lock("default", "other", met), lock("other", "default", met), return_exceptions=True
+    )
+    assert sorted(map(type, ends), key=str) == sorted([type(None), StorageContention], key=str)
+
+
+async def test_an_unreachable_server_is_named_without_its_password() -> None:
+    database = Database("postgresql://bob:secret@127.0.0.1:1/nodus", role=Role.API)
+    with pytest.raises(StorageUnavailable) as refused:
+        async with database.transaction():
+            pass
+    await database.close()
+    said = str(refused.value)
+    assert "postgresql://bob:***@127.0.0.1:1/nodus" in said
+    assert "check that it runs" in said
+    assert "secret" not in said
+
+
+async def test_a_lost_connection_fails_once_and_the_next_transaction_works(
+    scheduler_database: Database, database_url: str
+) -> None:
+    async with scheduler_database.transaction() as connection:
+        pid = await connection.scalar(sa.text("SELECT pg_backend_pid()"))
+    admin = await asyncpg.connect(database_url)
+    await admin.execute("SELECT pg_terminate_backend($1, 5000)", pid)
+    await admin.close()
+
+    with pytest.raises(StorageUnavailable):
+        async with scheduler_database.transaction() as connection:
+            await connection.execute(SESSION)
+    async with scheduler_database.transaction() as connection:
+        row = (await connection.execute(SESSION)).one()
+    assert row[0] == "nodus_scheduler"
+
+
+@pytest.mark.parametrize(
+    ("url", "masked"),
+    [
+        ("postgresql://u:p@h/db", "postgresql://u:***@h/db"),
+        ("postgresql://u@h/db?password=p&x=1", "postgresql://u@h/db?password=***&x=1"),
+        ("postgresql://u@/db?host=/run", "postgresql://u@/db?host=/run"),
+    ],
+)
+def test_passwords_are_masked(url: str, masked: str) -> None:  # AS-117
+    assert mask_password(url) == masked
+
+
+def as_login(url: str, login: str) -> str:
+    """Return `url` with another user; the test servers trust whoever asks."""
+    head, _, rest = url.partition("://")
+    return f"{head}://{login}@{rest.rpartition('@')[2]}"
