@@ -10,7 +10,6 @@ import select
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -96,13 +95,13 @@ class PostgresPart:
 
 @dataclass(slots=True, kw_only=True)
 class Child:
-    """A `nodus` command in a process and a process group of its own.
+    """A command in a process and a session of its own.
 
     Ctrl-C at the terminal reaches the supervisor alone, which then stops the children in order.
     """
 
     name: str
-    arguments: Sequence[str]
+    command: Sequence[str]
     descriptors: Sequence[int] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     _process: subprocess.Popen[bytes] | None = None
@@ -110,7 +109,7 @@ class Child:
     def start(self) -> int:
         """Start the process; its output is ours."""
         self._process = subprocess.Popen(  # noqa: S603 -- our own command, arguments as a list
-            [sys.executable, "-m", "nodus_api.cli.main", *self.arguments],
+            list(self.command),
             stdin=subprocess.DEVNULL,
             pass_fds=tuple(self.descriptors),
             env={**os.environ, **self.environment},

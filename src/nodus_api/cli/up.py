@@ -6,6 +6,7 @@ schema and first start, scheduler, server.
 
 import asyncio
 import socket
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -138,16 +139,17 @@ def _environment(settings: Settings, directory: DataDirectory, server: str) -> d
 
 def _children(sockets: Sockets, environment: dict[str, str]) -> list[Child]:
     api, health = sockets.api.fileno(), sockets.health.fileno()
+    nodus = [sys.executable, "-m", "nodus_api.cli.main"]
     return [
         Child(
             name="schedule",
-            arguments=["schedule", "--health-fd", str(health)],
+            command=[*nodus, "schedule", "--health-fd", str(health)],
             descriptors=[health],
             environment=environment,
         ),
         Child(
             name="serve",
-            arguments=["serve", "--listen-fd", str(api)],
+            command=[*nodus, "serve", "--listen-fd", str(api)],
             descriptors=[api],
             environment=environment,
         ),
