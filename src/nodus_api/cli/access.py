@@ -33,9 +33,7 @@ _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 @asynccontextmanager
 async def _admin(options: dict[str, Any]) -> AsyncIterator[AccessAdmin]:
-    database = Database(
-        find_database(settings_from(options)), role=Role.SCHEDULER, pool_size=1
-    )
+    database = Database(find_database(settings_from(options)), role=Role.SCHEDULER, pool_size=1)
     try:
         yield AccessAdmin(database)
     finally:

@@ -13,11 +13,11 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from nodus_api.kernel.money import ZERO
 from nodus_api.storage import tables as t
 
 SEGMENTS = ("Boot", "Running", "Restore", "Teardown")
 GROUPS = ("owner", "project", "offering", "segment")
-ZERO = Decimal("0.000000")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -54,14 +54,12 @@ class CostTable:
         return self.total == self.documents_total
 
 
-async def read_costs(
-    connection: AsyncConnection, *, by: str, project: str | None, owner: str | None = None
-) -> CostTable:
+async def read_costs(connection: AsyncConnection, *, by: str, project: str | None) -> CostTable:
     """Return the costs of one project, or of all for None, grouped by one of GROUPS.
 
     `connection` must be one snapshot, so that ledger and documents are of one moment.
     """
-    rows = (await connection.execute(_charges(project, owner))).all()
+    rows = (await connection.execute(_charges(project))).all()
     lines: dict[str, CostLine] = {}
     seen: dict[str, set[Any]] = {}
     for row in rows:
@@ -80,13 +78,11 @@ async def read_costs(
             line.seconds += int(row.seconds)
     for group, attempts in seen.items():
         lines[group].attempts = len(attempts)
-    total = (await connection.scalars(_documents_total(project, owner))).one()
-    return CostTable(
-        lines=[lines[group] for group in sorted(lines)], documents_total=total or ZERO
-    )
+    total = (await connection.scalars(_documents_total(project))).one()
+    return CostTable(lines=[lines[group] for group in sorted(lines)], documents_total=total or ZERO)
 
 
-def _charges(project: str | None, owner: str | None) -> sa.Select[Any]:
+def _charges(project: str | None) -> sa.Select[Any]:
     """Select one row per Attempt, offering, segment and cover.
 
     Joins by primary keys; a sequential read of the ledger is meant, since all of it is summed.
@@ -145,12 +141,10 @@ def _charges(project: str | None, owner: str | None) -> sa.Select[Any]:
     ).group_by(*keys, rows.c.covered)
     if project is not None:
         query = query.where(rows.c.project == project)
-    if owner is not None:
-        query = query.where(rows.c.owner == owner)
     return query
 
 
-def _documents_total(project: str | None, owner: str | None) -> sa.Select[Any]:
+def _documents_total(project: str | None) -> sa.Select[Any]:
     """Select the sum of status.actual.costUSD over published and archived documents."""
 
     def cost(document: Any) -> Any:
@@ -158,24 +152,16 @@ def _documents_total(project: str | None, owner: str | None) -> sa.Select[Any]:
         found = sa.cast(text, JSONB)[("status", "actual", "costUSD")].astext
         return sa.cast(found, sa.Numeric(18, 6)).label("usd")
 
-    live = (
-        sa.select(
-            t.attempt_objects.c.project,
-            t.workloads.c.name.label("owner"),
-            cost(t.attempt_objects.c.doc),
-        )
-        .join(t.attempts, t.attempts.c.no == t.attempt_objects.c.attempt)
-        .join(t.workloads, t.workloads.c.uid == t.attempts.c.workload)
+    live = sa.select(
+        t.attempt_objects.c.project,
+        cost(t.attempt_objects.c.doc),
     )
     archived = sa.select(
         t.attempts_archive.c.project,
-        t.attempts_archive.c.workload_name,
         cost(t.attempts_archive.c.doc),
     )
     rows = sa.union_all(live, archived).subquery("documents")
     query = sa.select(sa.func.sum(rows.c.usd))
     if project is not None:
         query = query.where(rows.c.project == project)
-    if owner is not None:
-        query = query.where(rows.c.owner == owner)
     return query

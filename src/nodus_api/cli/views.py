@@ -25,15 +25,14 @@ from nodus_api.cli.options import (
     settings_from,
 )
 from nodus_api.clock import SystemClock
+from nodus_api.kernel.money import format_hours, hours_of
 from nodus_api.storage import tables as t
 from nodus_api.storage.engine import Database, Role
 
 
 @asynccontextmanager
 async def _snapshot(options: dict[str, Any]) -> AsyncIterator[AsyncConnection]:
-    database = Database(
-        find_database(settings_from(options)), role=Role.SCHEDULER, pool_size=1
-    )
+    database = Database(find_database(settings_from(options)), role=Role.SCHEDULER, pool_size=1)
     try:
         async with database.snapshot() as connection:
             yield connection
@@ -82,7 +81,9 @@ async def get(
     else:
         _show_attempts(objects, with_project=all_projects, wide=wide)
     if missing:
-        raise Refused(f"There is no Attempt {missing[0]!r} here: `nodus get` lists those there are.")
+        raise Refused(
+            f"There is no Attempt {missing[0]!r} here: `nodus get` lists those there are."
+        )
 
 
 @click.command()
@@ -181,7 +182,7 @@ def costs_as_json(costs: CostTable, by: str) -> dict[str, Any]:
 def _documents(
     project: str | None, names: tuple[str, ...], *, archived: bool
 ) -> sa.Select[tuple[bytes, int]]:
-    """Select documents in the order of names; uses UNIQUE (project, name) or the archive's index."""
+    """Select documents by name; uses UNIQUE (project, name), or the archive's index."""
     table = t.attempts_archive if archived else t.attempt_objects
     query = sa.select(table.c.doc, table.c.rev).order_by(table.c.project, table.c.name)
     if project is not None:
@@ -194,7 +195,9 @@ def _documents(
 async def _must_exist(connection: AsyncConnection, project: str) -> None:
     found = sa.select(t.projects.c.name).where(t.projects.c.name == project)
     if (await connection.scalars(found)).first() is None:
-        raise Refused(f"There is no project {project!r}: `nodus project list` shows those there are.")
+        raise Refused(
+            f"There is no project {project!r}: `nodus project list` shows those there are."
+        )
 
 
 def _show_attempts(objects: list[dict[str, Any]], *, with_project: bool, wide: bool) -> None:
@@ -214,4 +217,4 @@ def _show_attempts(objects: list[dict[str, Any]], *, with_project: bool, wide: b
 
 
 def _hours(seconds: int) -> str:
-    return f"{seconds / 3600:.6f}"
+    return format_hours(hours_of(seconds))
