@@ -92,9 +92,9 @@ async def test_an_unpinned_database_clock_moves_within_a_transaction(database_ur
     database = Database(database_url, role=Role.API)
     now = sa.select(sa.func.nodus.now())
     async with database.transaction() as connection:
-        moments = [await connection.scalar(now) for _ in range(2)]
+        first, second = [(await connection.scalars(now)).one() for _ in range(2)]
     await database.close()
-    assert moments[0] < moments[1]
+    assert first < second
 
 
 async def test_a_failing_body_leaves_nothing(scheduler_database: Database) -> None:

@@ -24,6 +24,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 from nodus_api.storage.errors import (
     OLDEST_SERVER,
     StorageError,
+    StorageUnavailable,
     TooOldServer,
     mask_password,
     translate,
@@ -154,7 +155,7 @@ class Database:
             raise meant from error
 
     async def _connect(self) -> DriverConnection:
-        connection = await asyncpg.connect(self._url, timeout=CONNECT_TIMEOUT_SECONDS)
+        connection = await open_connection(self._url)
         try:
             await self._become(connection)
         except BaseException:
@@ -163,11 +164,8 @@ class Database:
         return connection
 
     async def _become(self, connection: DriverConnection) -> None:
-        version = connection.get_server_version()
-        if version.major < OLDEST_SERVER:
-            raise TooOldServer(f"{version.major}.{version.minor}")
         # since 16 a membership may lack the right to SET ROLE, and has a word of its own for it
-        word = "SET" if version.major >= 16 else "MEMBER"
+        word = "SET" if connection.get_server_version().major >= 16 else "MEMBER"
         if await connection.fetchval(_SESSION, self._role.value, word):
             await connection.execute(_BECOME[self._role.value])
         elif not self._warned:
@@ -176,6 +174,25 @@ class Database:
                 "the database login is no member of its part's role and keeps its own rights",
                 extra={"role": self._role.value, "database": self.where},
             )
+
+
+async def open_connection(url: str) -> DriverConnection:
+    """Return a driver connection to a server that is new enough.
+
+    `url` is one of `driver_url`. Raises StorageUnavailable and TooOldServer.
+    """
+    where = mask_password(url)
+    try:
+        connection = await asyncpg.connect(url, timeout=CONNECT_TIMEOUT_SECONDS)
+    except (OSError, TimeoutError, ValueError, asyncpg.InterfaceError) as error:
+        raise StorageUnavailable(where, str(error) or "no answer in time") from error
+    except asyncpg.PostgresError as error:
+        raise translate(error, where) or error from error
+    version = connection.get_server_version()
+    if version.major < OLDEST_SERVER:
+        connection.terminate()
+        raise TooOldServer(f"{version.major}.{version.minor}")
+    return connection
 
 
 def driver_url(url: str) -> str:

@@ -101,11 +101,12 @@ def mask_password(url: str) -> str:
 def translate(error: BaseException, where: str) -> StorageError | None:
     """Return the storage error that a driver's `error` means, or None if it is not the driver's.
 
-    `where` names the server in messages, password masked.
+    `where` names the server in messages, password masked. OSError and TimeoutError are not taken:
+    inside a transaction they are somebody else's, and `engine` knows those of connecting.
     """
     if isinstance(error, sa.exc.DBAPIError):
         inner = error.orig.__cause__ if error.orig is not None else None
-        if isinstance(inner, asyncpg.PostgresError | asyncpg.InterfaceError | OSError):
+        if isinstance(inner, asyncpg.PostgresError | asyncpg.InterfaceError):
             return translate(inner, where)
         if error.connection_invalidated:
             return StorageUnavailable(where, "the connection was lost")
@@ -114,7 +115,7 @@ def translate(error: BaseException, where: str) -> StorageError | None:
         return StorageUnavailable(where, "every connection of the pool is in use")
     if isinstance(error, asyncpg.PostgresError):
         return _from_server(error, where)
-    if isinstance(error, OSError | TimeoutError | asyncpg.InterfaceError):
+    if isinstance(error, asyncpg.InterfaceError):
         return StorageUnavailable(where, _first_line(error))
     return None
 

@@ -5,7 +5,6 @@ The revisions lie in `migrations/` of the source tree and in `nodus_api/_migrati
 
 from pathlib import Path
 
-import asyncpg
 import sqlalchemy as sa
 from alembic import command
 from alembic.config import Config
@@ -13,18 +12,15 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
 from nodus_api.storage.engine import (
-    CONNECT_TIMEOUT_SECONDS,
     Database,
-    DriverConnection,
     Role,
     driver_url,
+    open_connection,
 )
 from nodus_api.storage.errors import (
-    OLDEST_SERVER,
     MigrationRefused,
     SchemaMismatch,
     StorageError,
-    TooOldServer,
     mask_password,
     translate,
 )
@@ -53,25 +49,19 @@ async def upgrade(url: str, *, scripts: Path | None = None) -> None:
     revision leaves nothing behind. `scripts` is another folder of revisions, for tests.
     """
     address = driver_url(url)
-    where = mask_password(address)
-
-    async def connect() -> DriverConnection:
-        connection = await asyncpg.connect(address, timeout=CONNECT_TIMEOUT_SECONDS)
-        version = connection.get_server_version()
-        if version.major < OLDEST_SERVER:
-            connection.terminate()
-            raise TooOldServer(f"{version.major}.{version.minor}")
-        return connection
-
     # no pool: the session's lock and role end with it
-    engine = create_async_engine("postgresql+asyncpg://", async_creator=connect, poolclass=NullPool)
+    engine = create_async_engine(
+        "postgresql+asyncpg://",
+        async_creator=lambda: open_connection(address),
+        poolclass=NullPool,
+    )
     try:
         async with engine.connect() as connection:
             await connection.run_sync(_run_alembic, scripts or script_location())
     except StorageError:
         raise
     except Exception as error:
-        meant = translate(error, where)
+        meant = translate(error, mask_password(address))
         if meant is None:
             raise
         if getattr(meant, "sqlstate", None) == _INSUFFICIENT_PRIVILEGE:

@@ -1,0 +1,320 @@
+"""The change feed: every change in one order, and the objects as they stand.
+
+All that readers see of storage. The order is the log's (`changes.rev`, the resourceVersion); a
+reader checks that each row is `last + 1` or an epoch's marker, and applies whole commits (`tx`).
+"""
+
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from nodus_api.clock import Clock
+from nodus_api.storage.engine import Database
+from nodus_api.storage.tables import (
+    attempt_objects,
+    changes,
+    feed,
+    feed_epochs,
+    installation,
+    leader_heartbeat,
+)
+from nodus_api.storage.wakeups import FEED, Wakeups, listen
+
+PIECE = 1000
+DOCUMENT_WINDOW = timedelta(seconds=75)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One row of the log.
+
+    `kind` is A (added), M (modified), D (deleted; `doc` is the last document) or E (an epoch's
+    marker, without object). `sel` and `prev_sel` are JSON text, `prev_sel` None where unchanged.
+    `prev_doc` is there only where the previous version lies in another partition. A back-filled
+    row older than the document window has neither document.
+    """
+
+    rev: int
+    kind: str
+    uid: UUID | None
+    project: str | None
+    name: str | None
+    ver: int | None
+    tx: int
+    sel: str | None
+    prev_sel: str | None
+    prev_rev: int | None
+    prev_doc: bytes | None
+    doc: bytes | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredObject:
+    """One object as it stands: its document with the resourceVersion still empty, and `rev`."""
+
+    uid: UUID
+    project: str
+    name: str
+    rev: int
+    sel: str
+    doc: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedEpoch:
+    """One stretch of history; of the one before it, the revisions up to `prev_last` count."""
+
+    epoch: int
+    first_rev: int
+    prev_last: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedState:
+    """The log's newest revision, the oldest that is promised, and the epochs in order."""
+
+    head: int
+    oldest: int
+    epochs: tuple[FeedEpoch, ...]
+
+
+class FeedSnapshot:
+    """Objects and recent changes in one view of the database, at `state.head`.
+
+    Read `objects()` to its end before `backfill()`: they share one connection.
+    """
+
+    def __init__(self, connection: AsyncConnection, state: FeedState, window: timedelta) -> None:
+        self._connection = connection
+        self._window = window
+        self.state = state
+
+    async def objects(self) -> AsyncIterator[list[StoredObject]]:
+        """Give every object, in pieces, by project and name."""
+        async with self._connection.stream(read_objects()) as rows:
+            async for piece in rows.mappings().partitions(PIECE):
+                yield [StoredObject(**row) for row in piece]
+
+    async def backfill(self, documents: timedelta = DOCUMENT_WINDOW) -> AsyncIterator[list[Change]]:
+        """Give the window's changes up to the head in order, in pieces.
+
+        Rows older than `documents` come without documents.
+        """
+        now = (await self._connection.scalars(sa.select(sa.func.nodus.now()))).one()
+        first = await self._first_since(now - self._window, self.state.oldest)
+        whole = await self._first_since(now - min(documents, self._window), first)
+        for statement in (
+            read_stubs(first, whole - 1),
+            read_changes(whole - 1).where(changes.c.rev <= self.state.head),
+        ):
+            async with self._connection.stream(statement) as rows:
+                async for piece in rows.mappings().partitions(PIECE):
+                    yield [Change(**row) for row in piece]
+
+    async def _first_since(self, moment: datetime, low: int) -> int:
+        """Return the first revision from `low` on whose row is of `moment` or later, else head + 1.
+
+        By bisection over the primary key: `at` follows the order, and has no index of its own.
+        """
+        high = self.state.head + 1
+        while low < high:
+            middle = (low + high) // 2
+            row = (await self._connection.execute(read_moment(middle))).one_or_none()
+            if row is None or row.at >= moment:
+                high = middle
+            else:
+                low = row.rev + 1
+        return low
+
+
+class Feed:
+    """The log and the objects of one database; `clock` times the waits of `listen`.
+
+    Raises `storage.errors`; StorageUnavailable is the one to expect.
+    """
+
+    def __init__(self, database: Database, *, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def state(self) -> FeedState:
+        """Return head, edge and epochs, of one moment."""
+        async with self._database.single_reads() as connection:
+            return await _state(connection)
+
+    async def head(self) -> int:
+        """Return the newest revision: one indexed read, one round trip."""
+        return int(await self._one(read_head()))
+
+    async def read(self, after: int, *, limit: int = PIECE) -> list[Change]:
+        """Return the rows after revision `after` in order, at most `limit`.
+
+        A full piece may end inside a commit.
+        """
+        async with self._database.single_reads() as connection:
+            rows = await connection.execute(read_changes(after).limit(limit))
+            return [Change(**row) for row in rows.mappings()]
+
+    @contextlib.asynccontextmanager
+    async def snapshot(self, window: timedelta) -> AsyncIterator[FeedSnapshot]:
+        """Open one view of the database: its objects, and the changes of the last `window`."""
+        async with self._database.snapshot() as connection:
+            yield FeedSnapshot(connection, await _state(connection), window)
+
+    async def documents(self, revs: Sequence[int]) -> dict[int, bytes]:
+        """Return the documents of those of `revs` that the log still has."""
+        async with self._database.single_reads() as connection:
+            rows = await connection.execute(read_documents(revs))
+            return {row.rev: row.doc for row in rows}
+
+    async def previous(self, rev: int) -> bytes | None:
+        """Return the object's document before the change at `rev`; None if there was none.
+
+        None too if the log has lost `rev`. While it has it, it has the predecessor (`prev_rev`,
+        `prev_doc`: storage.md section 5).
+        """
+        async with self._database.single_reads() as connection:
+            found: bytes | None = await connection.scalar(read_previous(rev))
+            return found
+
+    async def continue_key(self) -> bytes:
+        """Return the installation's key of continue tokens."""
+        return bytes(await self._one(sa.select(installation.c.continue_key)))
+
+    async def installation(self) -> UUID:
+        """Return the installation's id."""
+        found: UUID = await self._one(sa.select(installation.c.id))
+        return found
+
+    async def schema_revision(self) -> str:
+        """Return the migration the database is at."""
+        version = sa.table("alembic_version", sa.column("version_num", sa.Text), schema="nodus")
+        return str(await self._one(sa.select(version.c.version_num)))
+
+    async def heartbeat_age(self) -> timedelta:
+        """Return how long ago the leader wrote its heartbeat, by the database's clock."""
+        age = sa.cast(sa.func.nodus.now() - leader_heartbeat.c.at, sa.Interval)
+        found: timedelta = await self._one(sa.select(age))
+        return found
+
+    def listen(self) -> AbstractAsyncContextManager[Wakeups]:
+        """Listen for publishes, on a connection of its own."""
+        return listen(self._database, FEED, self._clock)
+
+    async def _one(self, statement: sa.Select[Any]) -> Any:
+        async with self._database.single_reads() as connection:
+            return (await connection.scalars(statement)).one()
+
+
+def read_state() -> sa.Select[Any]:
+    """Head, edge and epochs in one statement, so of one moment; a row an epoch."""
+    return (
+        sa.select(
+            sa.select(sa.func.max(changes.c.rev)).scalar_subquery().label("head"),
+            feed.c.oldest,
+            feed_epochs.c.epoch,
+            feed_epochs.c.first_rev,
+            feed_epochs.c.prev_last,
+        )
+        .select_from(feed.join(feed_epochs, sa.true()))
+        .order_by(feed_epochs.c.epoch)
+    )
+
+
+def read_head() -> sa.Select[Any]:
+    """The newest revision; the primary key's last entry."""
+    return sa.select(sa.func.max(changes.c.rev))
+
+
+def read_changes(after: int) -> sa.Select[Any]:
+    """Rows after `after` in order; the primary key, partitions pruned."""
+    return (
+        sa.select(*_STUB, changes.c.prev_doc, changes.c.doc)
+        .where(changes.c.rev > after)
+        .order_by(changes.c.rev)
+    )
+
+
+def read_stubs(first: int, last: int) -> sa.Select[Any]:
+    """Rows from `first` to `last` in order, without their documents."""
+    nothing = sa.null().cast(sa.LargeBinary)
+    return (
+        sa.select(*_STUB, nothing.label("prev_doc"), nothing.label("doc"))
+        .where(changes.c.rev.between(first, last))
+        .order_by(changes.c.rev)
+    )
+
+
+def read_objects() -> sa.Select[Any]:
+    """Every object, by the unique key of project and name."""
+    stored = attempt_objects.c
+    return sa.select(
+        stored.uid,
+        stored.project,
+        stored.name,
+        stored.rev,
+        sa.cast(stored.sel, sa.Text).label("sel"),
+        stored.doc,
+    ).order_by(stored.project, stored.name)
+
+
+def read_moment(rev: int) -> sa.Select[Any]:
+    """The first row at or after `rev`: its revision and moment; one entry of the primary key."""
+    return (
+        sa.select(changes.c.rev, changes.c.at)
+        .where(changes.c.rev >= rev)
+        .order_by(changes.c.rev)
+        .limit(1)
+    )
+
+
+def read_documents(revs: Sequence[int]) -> sa.Select[Any]:
+    """Documents by revision; the primary key."""
+    wanted = sa.bindparam("revs", list(revs), sa.ARRAY(sa.BigInteger))
+    return sa.select(changes.c.rev, changes.c.doc).where(
+        changes.c.rev == sa.any_(wanted), changes.c.doc.is_not(None)
+    )
+
+
+def read_previous(rev: int) -> sa.Select[Any]:
+    """The document before the change at `rev`; the primary key, twice."""
+    before = changes.alias("before")
+    return (
+        sa.select(
+            sa.case(
+                (changes.c.kind == "D", changes.c.doc),
+                else_=sa.func.coalesce(changes.c.prev_doc, before.c.doc),
+            )
+        )
+        .select_from(changes.outerjoin(before, before.c.rev == changes.c.prev_rev))
+        .where(changes.c.rev == rev)
+    )
+
+
+_STUB = (
+    changes.c.rev,
+    changes.c.kind,
+    changes.c.uid,
+    changes.c.project,
+    changes.c.name,
+    changes.c.ver,
+    changes.c.tx,
+    sa.cast(changes.c.sel, sa.Text).label("sel"),
+    sa.cast(changes.c.prev_sel, sa.Text).label("prev_sel"),
+    changes.c.prev_rev,
+)
+
+
+async def _state(connection: AsyncConnection) -> FeedState:
+    rows = (await connection.execute(read_state())).all()
+    epochs = tuple(
+        FeedEpoch(epoch=row.epoch, first_rev=row.first_rev, prev_last=row.prev_last) for row in rows
+    )
+    return FeedState(head=rows[0].head, oldest=rows[0].oldest, epochs=epochs)
