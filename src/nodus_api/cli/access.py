@@ -5,7 +5,7 @@ import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import datetime
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any
 
 import click
@@ -23,11 +23,13 @@ from nodus_api.cli.options import (
 )
 from nodus_api.clock import SystemClock
 from nodus_api.durations import parse_duration
+from nodus_api.kernel.money import ZERO, format_usd, parse_usd
 from nodus_api.storage.access_store import AccessAdmin
 from nodus_api.storage.engine import Database, Role
 from nodus_api.storage.errors import StorageConflict
 from nodus_api.tokens import ID_BYTES, SECRET_BYTES, make_token
 
+_MOST_USD = Decimal(10) ** 12  # the schema's type usd holds no more
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
@@ -109,7 +111,7 @@ async def revoke_token(id_: str, **options: Any) -> None:
     """
     async with _admin(options) as admin:
         if not await admin.revoke_token(id_):
-            raise Refused(f"There is no token {id_!r}: `nodus token list` shows the ids.")
+            raise Refused(f"There is no token {id_!r} that is still good: `nodus token list` shows them.")
     click.echo(f"Token {id_} is revoked.")
 
 
@@ -133,6 +135,7 @@ async def list_tokens(output: str, **options: Any) -> None:
                 "created": _moment(one.created),
                 "expires": _moment(one.expires) or None,
                 "revoked": _moment(one.revoked) or None,
+                "lastUsed": _moment(one.last_used) or None,
             }
             for one in await admin.list_tokens()
         ]
@@ -232,7 +235,7 @@ async def add_member(
     kind, subject = _subject(user, group)
     async with _admin(options) as admin:
         try:
-            await admin.add_member(name, subject_kind=kind, subject=subject, role=role)
+            await admin.add_member(name, kind, subject, role)
         except StorageConflict as conflict:
             raise _no_project(name) from conflict
     click.echo(f"{kind.capitalize()} {subject} is {role} of {name}.")
@@ -252,7 +255,7 @@ async def remove_member(name: str, user: str | None, group: str | None, **option
     """
     kind, subject = _subject(user, group)
     async with _admin(options) as admin:
-        if not await admin.remove_member(name, subject_kind=kind, subject=subject):
+        if not await admin.remove_member(name, kind, subject):
             raise Refused(f"{kind.capitalize()} {subject!r} is no member of {name!r}.")
     click.echo(f"{kind.capitalize()} {subject} is no member of {name} any more.")
 
@@ -271,11 +274,13 @@ async def fund(name: str, usd: str, **options: Any) -> None:
     """
     amount = _usd(usd)
     async with _admin(options) as admin:
-        try:
-            await admin.fund(name, amount)
-        except (StorageConflict, LookupError) as error:
-            raise _no_project(name) from error
-    click.echo(f"{amount:.6f} USD were added for {name}.")
+        left = await admin.fund(name, amount)
+    if left is None:
+        raise _no_project(name)
+    click.echo(
+        f"{format_usd(amount)} USD were added for {name}; organization {left.organization} has"
+        f" {format_usd(left.balance or ZERO)} USD to spend and {format_usd(left.held)} USD held."
+    )
 
 
 def _no_project(name: str) -> Refused:
@@ -284,10 +289,10 @@ def _no_project(name: str) -> Refused:
 
 def _usd(text: str) -> Decimal:
     try:
-        amount = Decimal(text)
-        if amount.is_finite() and 0 < amount < 10**12 and amount == round(amount, 6):
+        amount = parse_usd(text)
+        if 0 < amount < _MOST_USD:
             return amount
-    except InvalidOperation:
+    except ValueError:
         pass
     raise Refused(f"{text!r} is no amount: give USD above 0 with at most 6 decimals, as 250.00.")
 
