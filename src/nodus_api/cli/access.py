@@ -111,7 +111,9 @@ async def revoke_token(id_: str, **options: Any) -> None:
     """
     async with _admin(options) as admin:
         if not await admin.revoke_token(id_):
-            raise Refused(f"There is no token {id_!r} that is still good: `nodus token list` shows them.")
+            raise Refused(
+                f"There is no token {id_!r} that is still good: `nodus token list` shows them."
+            )
     click.echo(f"Token {id_} is revoked.")
 
 

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 TRUTH = (5.0, 1.3, 0.5)
 NOISE = 0.05
 POINTS = 400
+BROKEN = 3
 
 Vector = tuple[float, float, float]
 
@@ -87,7 +88,7 @@ def main(arguments: Sequence[str]) -> int:
         fits.append(fit(sample(chance)))
     if arguments[1:] == [slot] and epoch == "1":
         sys.stdout.write("the data of this slot are broken at the first try\n")
-        return 3
+        return BROKEN
     well = all(agrees([one[i] for one in fits], TRUTH[i]) for i in range(3))
     means = [sum(one[i] for one in fits) / len(fits) for i in range(3)]
     sys.stdout.write(

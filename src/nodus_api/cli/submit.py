@@ -1,4 +1,4 @@
-"""`nodus submit` and `nodus stop`: requests to the scheduler, and waiting for what becomes of them."""
+"""`nodus submit` and `nodus stop`: requests to the scheduler, and what becomes of them."""
 
 import getpass
 import sys
@@ -87,13 +87,13 @@ async def submit(
         )
     database = Database(find_database(settings), role=Role.SCHEDULER, pool_size=2)
     try:
-        keys = await _insert(database, manifests)
+        keys = await insert(database, manifests)
         for manifest, key in zip(manifests, keys, strict=True):
             what = f"{manifest.kind.lower()}/{manifest.name}"
             if no_wait:
                 click.echo(f"{what} is queued for the scheduler.")
             else:
-                click.echo(f"{what} {_said(await _outcome(database, key, what))}")
+                click.echo(f"{what} {_said(await answered(database, key, what))}")
         if client is not None:
             await _follow(database, client, manifests)
     finally:
@@ -139,7 +139,7 @@ async def stop(owner: str, no_wait: bool, project: str, **options: Any) -> None:
         if no_wait:
             click.echo(f"The stop of {what} is queued for the scheduler.")
         else:
-            click.echo(f"{what} {_said(await _outcome(database, key, what))}")
+            click.echo(f"{what} {_said(await answered(database, key, what))}")
     finally:
         await database.close()
 
@@ -173,7 +173,8 @@ def _bytes_of(path: Path) -> bytes:
         return opened.read(_LARGEST + 1)
 
 
-async def _insert(database: Database, manifests: Sequence[Manifest]) -> list[str]:
+async def insert(database: Database, manifests: Sequence[Manifest]) -> list[str]:
+    """Insert all of it in one transaction, and return a key for each. Raises Refused."""
     keys = [str(uuid.uuid4()) for _ in manifests]
     try:
         async with database.transaction() as connection:
@@ -185,7 +186,8 @@ async def _insert(database: Database, manifests: Sequence[Manifest]) -> list[str
     return keys
 
 
-async def _outcome(database: Database, key: str, what: str) -> Outcome:
+async def answered(database: Database, key: str, what: str) -> Outcome:
+    """Return the scheduler's answer. Raises Failed when there is none in time."""
     found = await wait_for_outcome(
         database, key, clock=SystemClock(), timeout_seconds=OUTCOME_SECONDS
     )
@@ -265,7 +267,7 @@ async def _until_ended(
                 (await connection.scalars(_state(one.project, one.kind, one.name))).first()
                 for one in manifests
             ]
-        states = [state or "Deleted" for state in found]
+        states = [str(state or "Deleted") for state in found]
         if all(state in _DONE for state in states):
             return states
         await clock.sleep(0.25)
