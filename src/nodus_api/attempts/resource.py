@@ -1,5 +1,6 @@
 """The Attempt resource: its names, verbs and place in the API (LW-030 to LW-033)."""
 
+from nodus_api.metav1.discovery import APIResource
 from nodus_api.metav1.errors import GroupResource
 
 GROUP = "nodus.dev"
@@ -16,3 +17,16 @@ VERBS = ("get", "list", "watch")
 
 ATTEMPTS = GroupResource(group=GROUP, resource=RESOURCE)
 """What errors about attempts name."""
+
+API_RESOURCE = APIResource(
+    group=GROUP,
+    version=VERSION,
+    name=RESOURCE,
+    singular=SINGULAR,
+    kind=KIND,
+    namespaced=True,
+    verbs=VERBS,
+    short_names=SHORT_NAMES,
+    categories=CATEGORIES,
+)
+"""What discovery tells of attempts."""

@@ -193,7 +193,7 @@ class Life:
         try:
             started = program.start(self._intent, self._directory, environment)
         except program.StartFailed as error:
-            logger.warning("the program could not be started", extra={"cause": str(error)})
+            logger.warning("the program could not be started", extra={"cause": f": {error}"})
             self._end(Ending(ended_at=elapsed(), error=START_FAILED, message=str(error)))
             return
         self._program = started

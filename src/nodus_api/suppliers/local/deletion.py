@@ -52,8 +52,8 @@ async def _wait_empty(directories: WorkDirectories, key: str, clock: Clock, seco
     pause = _FIRST_PAUSE_SECONDS
     while True:
         processes = Processes(directories.path(key))
-        processes.runner()  # reaps it if it is ours
         if processes.empty():
+            processes.runner()  # reaps it if it is our child
             return True
         left = deadline - clock.monotonic()
         if left <= 0:
