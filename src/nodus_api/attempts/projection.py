@@ -10,8 +10,6 @@ from datetime import datetime
 
 import orjson
 
-from nodus_api.attempts.actual import actual
-from nodus_api.attempts.decimals import hours, rate, score, usd
 from nodus_api.attempts.resource import GROUP_VERSION
 from nodus_api.attempts.selectable import selectable
 from nodus_api.attempts.types import (
@@ -28,12 +26,17 @@ from nodus_api.attempts.types import (
     AttemptSpec,
     AttemptStatus,
     AttemptTimings,
+    CostSegments,
     PlacementExplain,
     PlacementRejection,
 )
 from nodus_api.kernel import attempt as kernel
+from nodus_api.kernel import billing
 from nodus_api.kernel.attempt import AttemptView
-from nodus_api.kernel.vocabulary import Phase, phase_of
+from nodus_api.kernel.money import format_hours, format_rate, format_score, format_usd
+from nodus_api.kernel.naming import owner_label
+from nodus_api.kernel.scores import NAMES
+from nodus_api.kernel.vocabulary import Phase
 from nodus_api.metav1.objects import ObjectMeta, OwnerReference
 from nodus_api.metav1.times import format_time
 
@@ -44,7 +47,6 @@ database (`attempt_objects_head`)."""
 WAITING_FOR = "nodus.dev/waiting-for"
 WAITING_MESSAGE = "nodus.dev/waiting-message"
 
-_SCORES = ("fit", "timeToResult", "costToComplete", "recoveryValue", "health")
 _AT = len(HEAD) - 1
 _METADATA = HEAD.index(b'{"resourceVersion"')
 
@@ -86,7 +88,7 @@ def metadata_of(doc: bytes) -> bytes:
 
 def _labels(view: AttemptView) -> dict[str, str]:
     """The owner label, one and only one (SC-102)."""
-    return {view.owner.kind.label: view.owner.name}
+    return dict([owner_label(view.owner.kind, view.owner.name)])
 
 
 def _metadata(view: AttemptView) -> ObjectMeta:
@@ -113,7 +115,7 @@ def _metadata(view: AttemptView) -> ObjectMeta:
 
 def _annotations(attempt: kernel.Attempt) -> dict[str, str]:
     """What a queued Attempt waits for, and one sentence about it (SC-009a, SC-009b)."""
-    if phase_of(attempt.stage) is not Phase.QUEUED or attempt.waiting_for is None:
+    if attempt.phase is not Phase.QUEUED or attempt.waiting_for is None:
         return {}
     annotations = {WAITING_FOR: attempt.waiting_for.value}
     if attempt.waiting_message:
@@ -153,7 +155,7 @@ def _status(view: AttemptView) -> AttemptStatus:
         checkpoints=_checkpoints(view),
         exit_code=attempt.exit_code,
         interruption=_interruption(attempt.interruption),
-        phase=phase_of(attempt.stage).value,
+        phase=attempt.phase.value,
         placement=_placement(view.placement),
         predicted=_predicted(view.placement),
         progress=AttemptProgress(stage=attempt.stage.value),
@@ -166,9 +168,20 @@ def _status(view: AttemptView) -> AttemptStatus:
 
 def _actual(view: AttemptView) -> AttemptActual | None:
     """From the grant of capacity, and on every finished Attempt, zeros included (SC-017)."""
-    if view.attempt.billing_start is None and not view.attempt.stage.terminal:
+    if view.attempt.billing_start is None and view.attempt.live:
         return None
-    return actual(view.segments)
+    total = billing.actual(view.segments)
+    return AttemptActual(
+        cost_usd=format_usd(total.cost_usd),
+        hours=format_hours(total.hours),
+        segments=CostSegments(
+            boot_usd=format_usd(total.boot_usd),
+            covered_by_nodus=tuple(segment.value for segment in total.covered) or None,
+            restore_usd=format_usd(total.restore_usd),
+            running_usd=format_usd(total.running_usd),
+            teardown_usd=format_usd(total.teardown_usd),
+        ),
+    )
 
 
 def _checkpoints(view: AttemptView) -> AttemptCheckpoints | None:
@@ -215,7 +228,7 @@ def _placement(placement: kernel.Placement | None) -> AttemptPlacement | None:
         interruptible=choice.interruptible if choice else None,
         offering=choice.offering if choice else None,
         profile=placement.profile.value,
-        rate_usd_per_hour=rate(choice.rate_usd_per_hour) if choice else None,
+        rate_usd_per_hour=format_rate(choice.rate_usd_per_hour) if choice else None,
         region_class=choice.region_class if choice else None,
         warm_reuse=choice.warm_reuse if choice else None,
     )
@@ -223,9 +236,9 @@ def _placement(placement: kernel.Placement | None) -> AttemptPlacement | None:
 
 def _scores(choice: kernel.Choice) -> dict[str, str]:
     """In a fixed order, since what loads them may not keep one."""
-    names = [name for name in _SCORES if name in choice.scores]
-    names += sorted(set(choice.scores) - set(_SCORES))
-    return {name: score(choice.scores[name]) for name in names}
+    names = [name for name in NAMES if name in choice.scores]
+    names += sorted(set(choice.scores) - set(NAMES))
+    return {name: format_score(choice.scores[name]) for name in names}
 
 
 def _predicted(placement: kernel.Placement | None) -> AttemptPredicted | None:
@@ -233,35 +246,27 @@ def _predicted(placement: kernel.Placement | None) -> AttemptPredicted | None:
         return None
     predicted = placement.choice.predicted
     return AttemptPredicted(
-        cost_usd=usd(predicted.cost_usd),
-        hours=hours(predicted.hours),
-        interruption_rate=rate(predicted.interruption_rate),
+        cost_usd=format_usd(predicted.cost_usd),
+        hours=format_hours(predicted.hours),
+        interruption_rate=format_rate(predicted.interruption_rate),
     )
 
 
 def _timings(attempt: kernel.Attempt) -> AttemptTimings:
-    boot = _seconds(attempt.acquired, attempt.command_started)
     return AttemptTimings(
         acquired_time=_time(attempt.acquired),
         billing_start_time=_time(attempt.billing_start),
-        boot_seconds=boot,
+        boot_seconds=attempt.boot_seconds,
         command_started_time=_time(attempt.command_started),
         deletion_proven_time=_time(attempt.deletion_proven),
         finished_time=_time(attempt.finished),
         pull_seconds=attempt.pull_seconds,
         queued_time=format_time(attempt.queued),
         registered_time=_time(attempt.registered),
-        restore_seconds=boot if attempt.resumes else None,
-        teardown_seconds=_seconds(attempt.finished, attempt.deletion_proven),
+        restore_seconds=attempt.restore_seconds,
+        teardown_seconds=attempt.teardown_seconds,
     )
 
 
 def _time(moment: datetime | None) -> str | None:
     return None if moment is None else format_time(moment)
-
-
-def _seconds(start: datetime | None, end: datetime | None) -> int | None:
-    """Return the derived seconds of SC-007; none before both ends are known."""
-    if start is None or end is None:
-        return None
-    return int((end - start).total_seconds())

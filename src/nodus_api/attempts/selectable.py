@@ -1,7 +1,6 @@
 """Which fields of an Attempt a field selector may name (LW-098)."""
 
 from nodus_api.kernel.attempt import AttemptView
-from nodus_api.kernel.vocabulary import phase_of
 from nodus_api.metav1.fields import NAME, NAMESPACE
 
 FIELDS = (
@@ -24,7 +23,7 @@ def selectable(view: AttemptView) -> dict[str, str]:
     attempt = view.attempt
     choice = view.placement.choice if view.placement else None
     values = (
-        phase_of(attempt.stage).value,
+        attempt.phase.value,
         attempt.reason.value if attempt.reason else None,
         attempt.stage.value,
         attempt.slot,
