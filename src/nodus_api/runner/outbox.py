@@ -119,7 +119,7 @@ class Outbox:
         try:
             return self._post(report.body(self._envelope))
         except ServerAway as error:
-            logger.debug("a report was not answered", extra={"cause": str(error)})
+            logger.debug("a report was not answered", extra={"cause": f": {error}"})
             return None
 
     def _settled(self, answer: Answer) -> bool:
