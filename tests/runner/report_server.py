@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -39,6 +40,13 @@ class ReportServer:
         """Listen; what an earlier server left of the socket is removed."""
         self.path.unlink(missing_ok=True)
         self._server = await asyncio.start_unix_server(self._serve, self.path)
+
+    async def listen_tls(self, context: ssl.SSLContext) -> int:
+        """Listen on loopback with TLS instead; return the port."""
+        await self.stop()
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=context)
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port
 
     async def stop(self) -> None:
         """Go away, with the socket."""

@@ -2,18 +2,18 @@
 
 import shutil
 import tempfile
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
-
-from nodus_api.clock import SystemClock
-from nodus_api.suppliers.local import LocalSupplier
 from tests.runner.report_server import ReportServer
 from tests.suppliers.conformance import INSTALLATION
+
+from nodus_api.clock import Clock, SystemClock
+from nodus_api.suppliers.local import LocalSupplier
 
 
 @dataclass
@@ -21,19 +21,23 @@ class LocalFleet:
     root: Path
     server: ReportServer
     supplier: LocalSupplier
+    clock: Clock = field(default_factory=SystemClock)
 
     def restarted(self) -> LocalSupplier:
         return a_supplier(self.root, self.server)
 
 
-def a_supplier(root: Path, server: ReportServer, *, slots: int = 2) -> LocalSupplier:
+def a_supplier(
+    root: Path, server: ReportServer, *, environment: Mapping[str, str] | None = None
+) -> LocalSupplier:
     return LocalSupplier(
         root / "machines",
         installation=INSTALLATION,
         runner_socket=server.path,
-        slots=slots,
+        slots=2,
         rate=Decimal("0.06"),
         clock=SystemClock(),
+        environment=environment,
         delete_grace=timedelta(seconds=1),
     )
 

@@ -156,8 +156,9 @@ def charge(
 
     The clock runs to the proven deletion, rounded up to the increment (SC-507), or,
     while that is not proven, to `watermark`, the last proof of life (SC-508), but at
-    least to the last milestone. `cap_usd` is what may still be charged here: charging
-    stops at the last whole second that keeps to it, and Nodus pays the rest (SC-522).
+    least to the last milestone. `cap_usd` is what may be charged here, the lesser of what
+    maxCostUSD leaves beside the workload's other Attempts and what funds can pay:
+    charging stops at the last whole second that keeps to it, Nodus pays the rest (SC-522).
     """
     segments = tuple(_rows(clock, _paid(_parts(clock, cover, watermark), clock, cap_usd)))
     return Charge(segments=segments, totals=actual(segments))

@@ -25,7 +25,7 @@ from nodus_api.kernel.rejection import (
     FailedAcquisition,
     LostCandidate,
     RejectionCode,
-    first_failure,
+    sieve,
 )
 from nodus_api.kernel.request import PlacementRequest
 from nodus_api.kernel.scores import Outlook, Scores, Work, millionths, outlook, score
@@ -231,8 +231,9 @@ def _filter(
 ) -> tuple[list[Candidate], Failures]:
     feasible: list[Candidate] = []
     failures: Failures = {}
+    first_failure = sieve(demand, forgiving=forgiving)
     for candidate in candidates:
-        code = first_failure(demand, candidate, forgiving=forgiving)
+        code = first_failure(candidate)
         if code is None:
             feasible.append(candidate)
         else:

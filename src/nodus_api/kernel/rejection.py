@@ -1,6 +1,6 @@
 """Why a candidate is ruled out: the filters of placement, in their order (SC-310).
 
-`first_failure` answers with the first filter that a candidate fails. Filters are
+`sieve` gives a function that answers with the first filter that a candidate fails. Filters are
 permanent for a spec, or transient; two of the transient ones are soft, which a second
 pass forgives (SC-311).
 """
@@ -119,25 +119,37 @@ class Demand:
         return max(1, self.gang_size)
 
 
-def first_failure(
-    demand: Demand, candidate: Candidate, *, forgiving: bool = False
-) -> RejectionCode | None:
-    """Return the first filter that the candidate fails, or None if it passes all.
+Sieve = Callable[[Candidate], RejectionCode | None]
 
-    `forgiving` is the second pass: soft reasons are skipped (SC-311). A candidate that
-    did not deliver in this Attempt keeps that reason, whatever the snapshot says of its
-    capacity (SC-332).
+
+def sieve(demand: Demand, *, forgiving: bool = False) -> Sieve:
+    """Return the filters of a demand as one function of a candidate.
+
+    It answers with the first filter that the candidate fails, or None. `forgiving` is the
+    second pass: soft reasons are skipped (SC-311). A candidate that did not deliver in this
+    Attempt keeps that reason, whatever the snapshot says of its capacity (SC-332). Filters
+    that the demand cannot fail are left out, for a placement looks at hundreds of candidates.
     """
-    for code, fails in _PERMANENT:
-        if fails(demand, candidate):
-            return code
-    failed = demand.failed.get(candidate.key)
-    if failed is not None:
-        return failed.code
-    for code, fails in _FIRM if forgiving else _TRANSIENT:
-        if fails(demand, candidate):
-            return code
-    return None
+    rows = [row for row in _FILTERS if row.applies is None or row.applies(demand)]
+    permanent = [(row.code, row.fails) for row in rows if row.code.permanent]
+    transient = [
+        (row.code, row.fails)
+        for row in rows
+        if not row.code.permanent and not (forgiving and row.code.soft)
+    ]
+
+    def first_failure(candidate: Candidate) -> RejectionCode | None:
+        for code, fails in permanent:
+            if fails(demand, candidate):
+                return code
+        if demand.failed and candidate.key in demand.failed:
+            return demand.failed[candidate.key].code
+        for code, fails in transient:
+            if fails(demand, candidate):
+                return code
+        return None
+
+    return first_failure
 
 
 def _other_accelerator(demand: Demand, candidate: Candidate) -> bool:
@@ -158,7 +170,7 @@ def _accelerator_memory(demand: Demand, candidate: Candidate) -> bool:
 
 
 def _architecture(demand: Demand, candidate: Candidate) -> bool:
-    return demand.resources.arch not in (None, candidate.offering.arch)
+    return candidate.offering.arch != demand.resources.arch
 
 
 def _vcpus(demand: Demand, candidate: Candidate) -> bool:
@@ -177,35 +189,28 @@ def _below(offered: Decimal | None, asked: Decimal | None) -> bool:
     return asked is not None and (offered is None or offered < asked)
 
 
-def _no_gang(demand: Demand, candidate: Candidate) -> bool:
-    return demand.gang_size > 1 and not candidate.offering.gang_capable
+def _no_gang(_demand: Demand, candidate: Candidate) -> bool:
+    return not candidate.offering.gang_capable
 
 
 def _region(demand: Demand, candidate: Candidate) -> bool:
-    regions = demand.policy.regions
-    return bool(regions) and candidate.offering.region_class not in regions
+    return candidate.offering.region_class not in demand.policy.regions
 
 
 def _closed(demand: Demand, candidate: Candidate) -> bool:
     return candidate.offering.name in demand.closed_offerings
 
 
-def _spot_not_allowed(demand: Demand, candidate: Candidate) -> bool:
-    return (
-        candidate.market is Market.SPOT and demand.policy.interruptible is InterruptiblePolicy.NEVER
-    )
+def _spot(_demand: Demand, candidate: Candidate) -> bool:
+    return candidate.market is Market.SPOT
 
 
-def _spot_required(demand: Demand, candidate: Candidate) -> bool:
-    return (
-        candidate.market is Market.ON_DEMAND
-        and demand.policy.interruptible is InterruptiblePolicy.REQUIRE
-    )
+def _on_demand(_demand: Demand, candidate: Candidate) -> bool:
+    return candidate.market is Market.ON_DEMAND
 
 
 def _not_listed(demand: Demand, candidate: Candidate) -> bool:
-    offerings = demand.policy.offerings
-    return bool(offerings) and candidate.offering.name not in offerings
+    return candidate.offering.name not in demand.policy.offerings
 
 
 def _rate(demand: Demand, candidate: Candidate) -> bool:
@@ -216,10 +221,8 @@ def _rate(demand: Demand, candidate: Candidate) -> bool:
 def _cost(demand: Demand, candidate: Candidate) -> bool:
     """Compare the whole gang's predicted cost: its members share the budget."""
     limit = demand.remaining_cost_usd
-    if limit is None:
-        return False
     prediction = predict(demand.work, candidate, outlook(demand.work, candidate))
-    return prediction.cost_usd * demand.machines > limit
+    return limit is not None and prediction.cost_usd * demand.machines > limit
 
 
 def _disabled(_demand: Demand, candidate: Candidate) -> bool:
@@ -251,8 +254,6 @@ def _unhealthy(_demand: Demand, candidate: Candidate) -> bool:
 
 def _gang_too_large(demand: Demand, candidate: Candidate) -> bool:
     """A gang needs room within one supplier offer (SC-131); no room at all is row 21."""
-    if demand.gang_size <= 1:
-        return False
     room = demand.snapshot.largest_available(candidate)
     return room is not None and 0 < room < demand.gang_size
 
@@ -263,38 +264,71 @@ def _no_capacity(demand: Demand, candidate: Candidate) -> bool:
     return demand.snapshot.available(candidate) == 0
 
 
-_Filter = tuple[RejectionCode, Callable[[Demand, Candidate], bool]]
+@dataclass(frozen=True, slots=True)
+class _Filter:
+    """One row of SC-310; `applies` tells whether a demand can fail it at all."""
 
-_FILTERS: tuple[_Filter, ...] = tuple(
-    zip(
-        RejectionCode,
-        (
-            _other_accelerator,
-            _other_count,
-            _accelerator_memory,
-            _architecture,
-            _vcpus,
-            _memory,
-            _disk,
-            _no_gang,
-            _region,
-            _closed,
-            _spot_not_allowed,
-            _spot_required,
-            _not_listed,
-            _rate,
-            _cost,
-            _disabled,
-            _quota,
-            _recently_lost,
-            _backing_off,
-            _unhealthy,
-            _gang_too_large,
-            _no_capacity,
-        ),
-        strict=True,
-    )
+    code: RejectionCode
+    fails: Callable[[Demand, Candidate], bool]
+    applies: Callable[[Demand], bool] | None = None
+
+
+_FILTERS = (
+    _Filter(RejectionCode.ACCELERATOR_MISMATCH, _other_accelerator),
+    _Filter(RejectionCode.ACCELERATOR_COUNT_MISMATCH, _other_count),
+    _Filter(
+        RejectionCode.ACCELERATOR_MEMORY_TOO_SMALL,
+        _accelerator_memory,
+        lambda demand: demand.resources.accelerator_memory_gib is not None,
+    ),
+    _Filter(
+        RejectionCode.ARCHITECTURE_MISMATCH,
+        _architecture,
+        lambda demand: demand.resources.arch is not None,
+    ),
+    _Filter(RejectionCode.CPU_TOO_SMALL, _vcpus, lambda demand: demand.resources.vcpus is not None),
+    _Filter(
+        RejectionCode.MEMORY_TOO_SMALL,
+        _memory,
+        lambda demand: demand.resources.memory_gib is not None,
+    ),
+    _Filter(
+        RejectionCode.DISK_TOO_SMALL, _disk, lambda demand: demand.resources.disk_gib is not None
+    ),
+    _Filter(RejectionCode.GANG_UNSUPPORTED, _no_gang, lambda demand: demand.gang_size > 1),
+    _Filter(RejectionCode.REGION_NOT_ALLOWED, _region, lambda demand: bool(demand.policy.regions)),
+    _Filter(RejectionCode.NOT_ENTITLED, _closed, lambda demand: bool(demand.closed_offerings)),
+    _Filter(
+        RejectionCode.INTERRUPTIBLE_NOT_ALLOWED,
+        _spot,
+        lambda demand: demand.policy.interruptible is InterruptiblePolicy.NEVER,
+    ),
+    _Filter(
+        RejectionCode.INTERRUPTIBLE_REQUIRED,
+        _on_demand,
+        lambda demand: demand.policy.interruptible is InterruptiblePolicy.REQUIRE,
+    ),
+    _Filter(
+        RejectionCode.NOT_IN_ALLOW_LIST, _not_listed, lambda demand: bool(demand.policy.offerings)
+    ),
+    _Filter(
+        RejectionCode.RATE_ABOVE_LIMIT,
+        _rate,
+        lambda demand: demand.max_rate_usd_per_hour is not None,
+    ),
+    _Filter(
+        RejectionCode.COST_ABOVE_LIMIT, _cost, lambda demand: demand.remaining_cost_usd is not None
+    ),
+    _Filter(RejectionCode.DISABLED, _disabled),
+    _Filter(RejectionCode.QUOTA_EXCEEDED, _quota),
+    _Filter(
+        RejectionCode.RECENTLY_LOST,
+        _recently_lost,
+        lambda demand: demand.on_demand_only or bool(demand.lost),
+    ),
+    _Filter(RejectionCode.BACKING_OFF, _backing_off),
+    _Filter(RejectionCode.UNHEALTHY, _unhealthy),
+    _Filter(RejectionCode.GANG_TOO_LARGE, _gang_too_large, lambda demand: demand.gang_size > 1),
+    _Filter(RejectionCode.INSUFFICIENT_CAPACITY, _no_capacity),
 )
-_PERMANENT = tuple(row for row in _FILTERS if row[0].permanent)
-_TRANSIENT = tuple(row for row in _FILTERS if not row[0].permanent)
-_FIRM = tuple(row for row in _TRANSIENT if not row[0].soft)
+"""In the order of SC-310."""

@@ -295,7 +295,7 @@ def _ruled(
             return _give_up(spec, counters, reason)
         case RestartAction.FAIL_SLOT:
             return Replacement(slot=SlotState.FAILED, counters=counters)
-        case RestartAction.FAIL_JOB:
+        case _:  # FailJob
             return _failed(counters, reason)
 
 

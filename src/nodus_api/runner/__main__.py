@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from nodus_api.runner import cgroup
@@ -29,13 +30,12 @@ def main(arguments: list[str]) -> int:
         return _UNUSABLE
     directory = Path(arguments[0]).absolute()
     _close_inherited()
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    _log_to_stderr()
     early: list[int] = []
     _listen(early.append)
     try:
         intent = RunnerIntent.read(directory)
-        if intent.cgroup is not None:
-            cgroup.enter(Path(intent.cgroup), cgroup.RUNNER)
+        intent = _enter_cgroup(intent)
         if not claim(directory):
             return _NOT_MINE
         token = (directory / TOKEN).read_text(encoding="ascii").strip()
@@ -57,6 +57,25 @@ def _listen(noted: Callable[[int], object]) -> None:
     signal.signal(signal.SIGHUP, lambda _number, _frame: None)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
         signal.signal(number, lambda received, _: noted(received))
+
+
+def _log_to_stderr() -> None:
+    handler = logging.StreamHandler()
+    line = "%(asctime)s %(levelname)s %(message)s%(cause)s"
+    handler.setFormatter(logging.Formatter(line, defaults={"cause": ""}))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+
+
+def _enter_cgroup(intent: RunnerIntent) -> RunnerIntent:
+    """Go into the machine's cgroup; without it the session alone holds the machine together."""
+    if intent.cgroup is None:
+        return intent
+    try:
+        cgroup.enter(Path(intent.cgroup), cgroup.RUNNER)
+    except OSError as error:
+        logger.warning("the cgroup cannot be entered", extra={"cause": f": {error}"})
+        return replace(intent, cgroup=None)
+    return intent
 
 
 def _close_inherited() -> None:

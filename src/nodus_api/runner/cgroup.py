@@ -18,16 +18,18 @@ def enter(cgroup: Path, leaf: str) -> None:
 def program_leaf(cgroup: Path | None) -> Iterator[None]:
     """Start children in the program's leaf while the block runs.
 
-    The runner goes there and back itself: so no child can fork before it is moved.
+    The runner goes there and back itself: so no child can fork before it is moved. If the group
+    has been taken away, that is not the program's fault: it starts in the runner's.
     """
-    if cgroup is None:
-        yield
-        return
-    enter(cgroup, PROGRAM)
+    with suppress(OSError):
+        if cgroup is not None:
+            enter(cgroup, PROGRAM)
     try:
         yield
     finally:
-        enter(cgroup, RUNNER)
+        with suppress(OSError):
+            if cgroup is not None:
+                enter(cgroup, RUNNER)
 
 
 def kill_program(cgroup: Path) -> None:

@@ -16,6 +16,7 @@ class BadIntent(Exception):
 class RunnerIntent:
     """One machine's work; durations are seconds.
 
+    `working_directory` is relative to the machine's own folder, if it is not absolute.
     `report_to` is `unix:/path/of/socket` or `https://host:port`. `context` holds the variables of
     SC-143 by name. With `inherit` the program's environment starts from the runner's own (an
     image's), else from nothing but `environment`. `linger` bounds how long a runner whose program

@@ -119,7 +119,7 @@ class Outbox:
         try:
             return self._post(report.body(self._envelope))
         except ServerAway as error:
-            logger.debug("a report was not answered", extra={"cause": str(error)})
+            logger.debug("a report was not answered", extra={"cause": f": {error}"})
             return None
 
     def _settled(self, answer: Answer) -> bool:
@@ -129,5 +129,6 @@ class Outbox:
     def _done(self, report: Report, *, drop: bool) -> None:
         with self._changed:
             self._in_flight = None
-            if drop:
+            beats = sum(1 for one in self._reports if one.kind == HEARTBEAT)
+            if drop or (report.kind == HEARTBEAT and beats > 1):
                 self._reports.remove(report)

@@ -72,10 +72,9 @@ def start(intent: RunnerIntent, directory: Path, environment: Mapping[str, str])
     """Start the program; raises StartFailed with a sentence for its owner."""
     if not intent.command:
         raise StartFailed("the command is empty: name a program")
-    home = Path(intent.working_directory) if intent.working_directory else directory / WORK
-    if intent.working_directory is None:
-        home.mkdir(exist_ok=True)
-    elif not home.is_dir():
+    home = directory / WORK / (intent.working_directory or "")
+    (directory / WORK).mkdir(exist_ok=True)
+    if not home.is_dir():
         raise StartFailed(f"working directory not found: {home}")
     group = Path(intent.cgroup) if intent.cgroup else None
     try:

@@ -1,0 +1,60 @@
+"""The same schema on both supported servers: the embedded one and PostgreSQL 15."""
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import asyncpg
+import pytest
+from tests.storage.scene import SCENE, Connection
+
+from nodus_api.storage import migrate
+from nodus_api.storage.embedded import EmbeddedPostgres
+
+OLDEST = Path("/usr/lib/postgresql/15/bin")
+
+
+@pytest.fixture(scope="session")
+def postgres15(open_folder: Path) -> Iterator[EmbeddedPostgres]:
+    """A server of the oldest supported version, where the system has its binaries."""
+    if not (OLDEST / "postgres").exists():
+        pytest.skip("PostgreSQL 15 is not installed on this machine")
+    server = EmbeddedPostgres(open_folder / "pg15", binaries=OLDEST, settings={"fsync": "off"})
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+async def oldest_url(postgres15: EmbeddedPostgres) -> str:
+    """The address of a migrated database of the oldest supported version."""
+    await migrate.upgrade(postgres15.url)
+    return postgres15.url
+
+
+@pytest.fixture(scope="session", params=["database_url", "oldest_url"], ids=["newest", "oldest"])
+def either_url(request: pytest.FixtureRequest) -> str:
+    """A migrated database of each supported server, as superuser."""
+    url: str = request.getfixturevalue(request.param)
+    return url
+
+
+@pytest.fixture(scope="session")
+async def superuser(either_url: str) -> AsyncIterator[Connection]:
+    """One superuser's connection a server."""
+    connection = await asyncpg.connect(either_url)
+    await connection.execute("SET search_path = nodus")
+    yield connection
+    await connection.close()
+
+
+@pytest.fixture
+async def scene(
+    superuser: Connection,
+) -> AsyncIterator[Connection]:
+    """The scene of scene.py in the scheduler's role, rolled back afterwards."""
+    transaction = superuser.transaction()
+    await transaction.start()
+    await superuser.execute("SET LOCAL ROLE nodus_scheduler")
+    await superuser.execute(SCENE)
+    yield superuser
+    await transaction.rollback()
