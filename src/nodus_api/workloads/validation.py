@@ -116,8 +116,8 @@ class _Checking:
     def _unknown_top(self, name: str, kind: OwnerKind) -> ManifestError:
         close = (
             nearest(name, _TOP)
-            or nearest_elsewhere(name, SPECS[kind], ("spec",))
             or nearest_elsewhere(name, Metadata, ("metadata",))
+            or nearest_elsewhere(name, SPECS[kind], ("spec",))
         )
         hint = f"did you mean {close}?" if close else f"write {', '.join(_TOP)} only"
         return self.refusal(f"{name} is not a known field: {hint}", field=name)
