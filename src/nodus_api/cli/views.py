@@ -1,0 +1,220 @@
+"""`nodus get` and `nodus cost`: human views of the database, read only."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import click
+import sqlalchemy as sa
+from rich.console import Console
+from rich.table import Table
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from nodus_api.attempts.columns import COLUMNS, cells
+from nodus_api.attempts.projection import splice
+from nodus_api.cli.errors import Failed, Refused
+from nodus_api.cli.ledger import GROUPS, SEGMENTS, CostTable, read_costs
+from nodus_api.cli.options import (
+    database_options,
+    find_database,
+    output_option,
+    print_json,
+    project_option,
+    run_async,
+    settings_from,
+)
+from nodus_api.clock import SystemClock
+from nodus_api.kernel.money import format_hours, hours_of
+from nodus_api.storage import tables as t
+from nodus_api.storage.engine import Database, Role
+
+
+@asynccontextmanager
+async def _snapshot(options: dict[str, Any]) -> AsyncIterator[AsyncConnection]:
+    database = Database(find_database(settings_from(options)), role=Role.SCHEDULER, pool_size=1)
+    try:
+        async with database.snapshot() as connection:
+            yield connection
+    finally:
+        await database.close()
+
+
+def _projects_option(command: Any) -> Any:
+    return click.option("-A", "--all-projects", is_flag=True, help="Every project.")(command)
+
+
+@click.command()
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@project_option
+@_projects_option
+@click.option("--archived", is_flag=True, help="Attempts that were retired from the API.")
+@click.option("--wide", is_flag=True, help="All columns.")
+@database_options
+@output_option
+@run_async
+async def get(
+    names: tuple[str, ...],
+    project: str,
+    all_projects: bool,
+    archived: bool,
+    wide: bool,
+    output: str,
+    **options: Any,
+) -> None:
+    """Show Attempts, all of a project or those named.
+
+    \b
+    Example:
+      nodus get -n team-a
+      nodus get -o json | jq '.items[].status.actual.costUSD'
+    """
+    scope = None if all_projects else project
+    async with _snapshot(options) as connection:
+        rows = (await connection.execute(_documents(scope, names, archived=archived))).all()
+        if scope is not None:
+            await _must_exist(connection, scope)
+    objects = [json.loads(splice(row.doc, row.rev)) for row in rows]
+    missing = sorted(set(names) - {str(one["metadata"]["name"]) for one in objects})
+    if output == "json":
+        print_json({"apiVersion": "nodus.dev/v1", "kind": "AttemptList", "items": objects})
+    else:
+        _show_attempts(objects, with_project=all_projects, wide=wide)
+    if missing:
+        raise Refused(
+            f"There is no Attempt {missing[0]!r} here: `nodus get` lists those there are."
+        )
+
+
+@click.command()
+@click.option(
+    "--by",
+    type=click.Choice(GROUPS),
+    default="owner",
+    show_default=True,
+    help="What a line stands for.",
+)
+@click.option("-n", "--project", help="One project [all].")
+@database_options
+@output_option
+@run_async
+async def cost(by: str, project: str | None, output: str, **options: Any) -> None:
+    """Show what Attempts cost in USD, by segment, and prove that the segments add up.
+
+    The sums of the ledger are compared with what the Attempts themselves say they cost, to the
+    micro-dollar; a difference is an error.
+
+    \b
+    Example:
+      nodus cost --by owner
+    """
+    async with _snapshot(options) as connection:
+        if project is not None:
+            await _must_exist(connection, project)
+        costs = await read_costs(connection, by=by, project=project)
+    if output == "json":
+        print_json(costs_as_json(costs, by))
+    else:
+        show_costs(costs, by)
+    check_costs(costs)
+
+
+def check_costs(costs: CostTable) -> None:
+    """Raise Failed if the segments do not add up to what the Attempts say."""
+    if not costs.adds_up:
+        raise Failed(
+            f"The segments add up to {costs.total} USD, but the Attempts say"
+            f" {costs.documents_total} USD: this is a fault of Nodus, please report it."
+        )
+
+
+def show_costs(costs: CostTable, by: str) -> None:
+    """Print the cost table and what it adds up to."""
+    table = Table(box=None, pad_edge=False)
+    table.add_column(by.upper())
+    for heading in ("ATTEMPTS", "HOURS", *(s.upper() for s in SEGMENTS), "TOTAL USD", "COVERED"):
+        table.add_column(heading, justify="right")
+    for line in costs.lines:
+        table.add_row(
+            line.group,
+            str(line.attempts),
+            _hours(line.seconds),
+            *(f"{line.charged[segment]:.6f}" for segment in SEGMENTS),
+            f"{line.total:.6f}",
+            f"{line.covered:.6f}",
+        )
+    sums = [sum(line.charged[segment] for line in costs.lines) for segment in SEGMENTS]
+    table.add_section()
+    table.add_row(
+        "total",
+        "" if by in ("segment", "offering") else str(sum(one.attempts for one in costs.lines)),
+        _hours(sum(line.seconds for line in costs.lines)),
+        *(f"{amount:.6f}" for amount in sums),
+        f"{costs.total:.6f}",
+        f"{sum(line.covered for line in costs.lines):.6f}",
+    )
+    Console(soft_wrap=True).print(table)
+    if costs.adds_up:
+        parts = " + ".join(f"{amount:.6f}" for amount in sums)
+        click.echo(f"{parts} = {costs.total:.6f} USD, as the Attempts themselves say.")
+
+
+def costs_as_json(costs: CostTable, by: str) -> dict[str, Any]:
+    """Return the table as JSON values; money and hours are decimal strings."""
+    return {
+        "by": by,
+        "items": [
+            {
+                by: line.group,
+                "attempts": line.attempts,
+                "hours": _hours(line.seconds),
+                **{f"{s.lower()}USD": f"{line.charged[s]:.6f}" for s in SEGMENTS},
+                "totalUSD": f"{line.total:.6f}",
+                "coveredUSD": f"{line.covered:.6f}",
+            }
+            for line in costs.lines
+        ],
+        "totalUSD": f"{costs.total:.6f}",
+        "attemptsTotalUSD": f"{costs.documents_total:.6f}",
+    }
+
+
+def _documents(
+    project: str | None, names: tuple[str, ...], *, archived: bool
+) -> sa.Select[tuple[bytes, int]]:
+    """Select documents by name; uses UNIQUE (project, name), or the archive's index."""
+    table = t.attempts_archive if archived else t.attempt_objects
+    query = sa.select(table.c.doc, table.c.rev).order_by(table.c.project, table.c.name)
+    if project is not None:
+        query = query.where(table.c.project == project)
+    if names:
+        query = query.where(table.c.name.in_(names))
+    return query
+
+
+async def _must_exist(connection: AsyncConnection, project: str) -> None:
+    found = sa.select(t.projects.c.name).where(t.projects.c.name == project)
+    if (await connection.scalars(found)).first() is None:
+        raise Refused(
+            f"There is no project {project!r}: `nodus project list` shows those there are."
+        )
+
+
+def _show_attempts(objects: list[dict[str, Any]], *, with_project: bool, wide: bool) -> None:
+    if not objects:
+        click.echo("No Attempts.")
+        return
+    now = SystemClock().now()
+    shown = [(i, c.name) for i, c in enumerate(COLUMNS) if wide or c.priority == 0]
+    table = Table(box=None, pad_edge=False)
+    for name in (["PROJECT"] if with_project else []) + [name.upper() for _, name in shown]:
+        table.add_column(name)
+    for one in objects:
+        values = cells(one, now)
+        row = ["" if values[i] is None else str(values[i]) for i, _ in shown]
+        table.add_row(*([one["metadata"]["namespace"]] if with_project else []), *row)
+    Console(soft_wrap=True).print(table)
+
+
+def _hours(seconds: int) -> str:
+    return format_hours(hours_of(seconds))
