@@ -93,7 +93,7 @@ async def submit(
             if no_wait:
                 click.echo(f"{what} is queued for the scheduler.")
             else:
-                click.echo(f"{what} {_said(await answered(database, key, what))}")
+                click.echo(_said(Verb.SUBMIT, what, await answered(database, key, what)))
         if client is not None:
             await _follow(database, client, manifests)
     finally:
@@ -139,7 +139,7 @@ async def stop(owner: str, no_wait: bool, project: str, **options: Any) -> None:
         if no_wait:
             click.echo(f"The stop of {what} is queued for the scheduler.")
         else:
-            click.echo(f"{what} {_said(await answered(database, key, what))}")
+            click.echo(_said(Verb.STOP, what, await answered(database, key, what)))
     finally:
         await database.close()
 
@@ -199,8 +199,19 @@ async def answered(database: Database, key: str, what: str) -> Outcome:
     return found
 
 
-def _said(outcome: Outcome) -> str:
-    raise NotImplementedError(outcome)
+def _said(verb: Verb, what: str, outcome: Outcome) -> str:
+    """Return what to tell of an answer. Raises Refused when the scheduler did not do it."""
+    match outcome.outcome, verb:
+        case "Applied", Verb.SUBMIT:
+            return f"{what} is submitted."
+        case "Applied", Verb.STOP:
+            return f"{what} is stopped."
+        case "Unchanged", Verb.SUBMIT:
+            return f"{what} is there already, with the same spec: nothing changed."
+        case "Unchanged", _:
+            return f"{what} was stopped already: nothing changed."
+        case _, _:
+            raise Refused(f"{what}: {outcome.message or outcome.outcome}.")
 
 
 async def _must_run(database: Database, project: str, kind: OwnerKind, name: str) -> None:

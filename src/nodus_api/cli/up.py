@@ -143,7 +143,7 @@ def _children(sockets: Sockets, environment: dict[str, str]) -> list[Child]:
     return [
         Child(
             name="schedule",
-            command=[*nodus, "schedule", "--health-fd", str(health)],
+            command=[*nodus, "schedule", "--socket-only", "--health-fd", str(health)],
             descriptors=[health],
             environment=environment,
         ),
