@@ -9,8 +9,6 @@ from decimal import Decimal
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from nodus_api.cli.errors import Refused
 from nodus_api.cli.options import (
@@ -21,6 +19,7 @@ from nodus_api.cli.options import (
     run_async,
     settings_from,
 )
+from nodus_api.cli.tabular import render_table
 from nodus_api.clock import SystemClock
 from nodus_api.durations import parse_duration
 from nodus_api.kernel.money import ZERO, format_usd, parse_usd
@@ -322,10 +321,11 @@ def _show(rows: list[dict[str, Any]], output: str) -> None:
     if not rows:
         click.echo("None.")
         return
-    table = Table(*(key.upper() for key in rows[0]), box=None, pad_edge=False)
-    for row in rows:
-        table.add_row(*(_cell(value) for value in row.values()))
-    Console(soft_wrap=True).print(table)
+    headings = [key.upper() for key in rows[0]]
+    click.echo(
+        render_table(headings, [[_cell(value) for value in row.values()] for row in rows]),
+        nl=False,
+    )
 
 
 def _cell(value: object) -> str:

@@ -14,8 +14,6 @@ from typing import Any
 
 import click
 import yaml
-from rich.console import Console
-from rich.table import Table
 
 from nodus_api.cli import demo_fit, submit
 from nodus_api.cli.api_client import ATTEMPTS, ApiClient
@@ -25,6 +23,7 @@ from nodus_api.cli.following import Board, Follower
 from nodus_api.cli.ledger import read_costs
 from nodus_api.cli.options import data_dir_option
 from nodus_api.cli.progress import choose_progress
+from nodus_api.cli.tabular import render_table
 from nodus_api.cli.views import check_costs, show_costs
 from nodus_api.clock import Clock, SystemClock
 from nodus_api.storage.engine import Database, Role
@@ -258,23 +257,24 @@ async def _show_https(client: ApiClient) -> None:
     click.echo(
         f"\nThe Attempts through plain HTTPS, {client.server}{ATTEMPTS.format('default')}:\n"
     )
-    table = Table(box=None, pad_edge=False)
-    for heading in ("NAME", "PHASE", "REASON", "EXIT", "OFFERING", "RUNNING", "COST USD", "NEXT"):
-        table.add_column(heading)
+    headings = ("NAME", "PHASE", "REASON", "EXIT", "OFFERING", "RUNNING", "COST USD", "NEXT")
+    rows = []
     for one in found["items"]:
         status = one["status"]
         actual = status.get("actual", {})
-        table.add_row(
-            one["metadata"]["name"],
-            status["phase"],
-            status.get("reason", ""),
-            str(status.get("exitCode", "")),
-            status.get("placement", {}).get("offering", ""),
-            actual.get("segments", {}).get("runningUSD", ""),
-            actual.get("costUSD", ""),
-            status.get("supersededBy", ""),
+        rows.append(
+            [
+                one["metadata"]["name"],
+                status["phase"],
+                status.get("reason", ""),
+                str(status.get("exitCode", "")),
+                status.get("placement", {}).get("offering", ""),
+                actual.get("segments", {}).get("runningUSD", ""),
+                actual.get("costUSD", ""),
+                status.get("supersededBy", ""),
+            ]
         )
-    Console(soft_wrap=True).print(table)
+    click.echo(render_table(headings, rows), nl=False)
 
 
 def _indented(text: str) -> str:

@@ -158,7 +158,7 @@ def _children(sockets: Sockets, environment: dict[str, str]) -> list[Child]:
 
 async def _is_ready(client: ApiClient) -> bool:
     try:
-        async with asyncio.timeout(1.0):
+        async with asyncio.timeout(0.5):
             status, _ = await client.get("/readyz")
     except (ApiUnreachable, TimeoutError):
         return False
