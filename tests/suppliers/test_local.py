@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import resource
 import signal
 import sys
 from dataclasses import replace
@@ -28,6 +29,7 @@ from nodus_api.suppliers.local.host import base_environment, default_slots
 from nodus_api.suppliers.local.spawning import runner_intent
 from nodus_api.suppliers.local.workdir import WorkDirectories
 from nodus_api.suppliers.supplier import (
+    Ambiguous,
     FaultInjection,
     GangSeat,
     Incarnation,
@@ -124,12 +126,12 @@ async def test_a_crash_between_directory_and_spawn_is_made_good(fleet: LocalFlee
     intent = an_intent("half", *shell("exit 0"))  # SC-609
     half_made(fleet, intent)
 
-    found = await fleet.supplier.find("half")
+    found = await fleet.restarted().find("half")
     created = await fleet.supplier.create(intent)
 
     assert found is not None
-    assert found.condition is MachineCondition.PENDING
-    assert created.condition is MachineCondition.RUNNING
+    assert found.condition is MachineCondition.RUNNING
+    assert created.handle == found.handle
     assert await exit_of(fleet.supplier, "half") == (0, None)
 
 
@@ -415,6 +417,32 @@ async def test_an_unreadable_root_proves_nothing(fleet: LocalFleet) -> None:  # 
 
     away.rename(machines)
     assert proof.verdict is Verdict.UNKNOWN
+
+
+async def test_too_many_open_files_never_look_like_absence(fleet: LocalFleet) -> None:  # SC-610
+    await fleet.supplier.create(an_intent("fds", *shell("exec sleep 60")))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+    try:
+        with pytest.raises(Ambiguous):
+            await fleet.supplier.find("fds")
+        with pytest.raises(Ambiguous):
+            await fleet.supplier.delete("fds")
+        gone = await fleet.supplier.prove_deleted("never-there")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    assert gone.verdict is Verdict.UNKNOWN
+    assert await fleet.supplier.find("fds") is not None
+
+
+async def test_deletions_of_one_machine_may_overlap(fleet: LocalFleet) -> None:  # SC-701
+    script = "for i in 1 2 3 4 5 6 7 8 9; do mkdir -p a$i/b; : > a$i/b/c; done; exec sleep 60"
+    await fleet.supplier.create(an_intent("twice", *shell(script)))
+
+    await asyncio.gather(*(fleet.restarted().delete("twice") for _ in range(4)))
+
+    assert (await fleet.supplier.prove_deleted("twice")).verdict is Verdict.GONE
 
 
 def half_made(fleet: LocalFleet, intent: MachineIntent) -> None:

@@ -3,11 +3,11 @@
 It stands apart: standard library only, nothing of ours, so that it starts in any image that has a
 Python (`python -m nodus_api.runner DIRECTORY`, or the zipapp of `bundle`).
 
-Decision 0301: three threads around one queue. The main thread alone decides and signals; one thread
+Decision 1: three threads around one queue. The main thread alone decides and signals; one thread
 posts reports, so that a server that is away never delays a stop; one thread waits for the program's
 end, so that its moment is exact. Cost: two threads a runner.
 
-Decision 0302: the runner claims its work directory (`identity.claim`) before it reads anything
+Decision 2: the runner claims its work directory (`identity.claim`) before it reads anything
 else, so that a directory has at most one runner ever, whoever spawned how many. Cost: a runner
 that dies cannot be started again on its directory; its machine is lost.
 

@@ -49,10 +49,14 @@ def write_text(path: Path, text: str, *, durable: bool = False) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """Return the JSON object of a file; None if there is no file or it holds none."""
+    """Return the JSON object of a file; None if there is no file or it holds none.
+
+    Raises OSError if that cannot be known: too many open files must never look like a machine
+    that is gone.
+    """
     try:
         value = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
+    except (FileNotFoundError, NotADirectoryError, ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
 

@@ -5,6 +5,7 @@ import os
 import queue
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -118,9 +119,8 @@ class Life:
             case _Ended(at=at):
                 self._finish(at)
             case _Signalled(number=signal.SIGUSR1):
-                order = read_json(self._directory / ORDER)
-                if order is not None:
-                    self._obey(order)
+                with suppress(OSError):  # the server has the order too: the beat asks it
+                    self._obey(read_json(self._directory / ORDER) or {})
                 self._beat()
             case _Signalled():
                 self._terminate()

@@ -81,7 +81,7 @@ def _runners_of(directory: Path) -> list[ProcessStat]:
     for pid in pids():
         try:
             arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-        except OSError:
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
             continue
         if b"nodus_api.runner" in arguments and wanted in arguments:
             stat = process_stat(pid)

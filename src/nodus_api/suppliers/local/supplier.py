@@ -1,12 +1,11 @@
 """The local supplier: the protocol over work directories and processes (SC-710 to SC-714)."""
 
-import asyncio
 import fcntl
 import logging
 import os
 import signal
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -16,7 +15,7 @@ from nodus_api.clock import Clock
 from nodus_api.runner.files import EXIT, ORDER, write_json
 from nodus_api.runner.identity import read_identity
 from nodus_api.suppliers.local import cgroups
-from nodus_api.suppliers.local.deletion import delete_machine
+from nodus_api.suppliers.local.deletion import condemn, delete_machine, empty_trash
 from nodus_api.suppliers.local.host import base_environment, default_slots, slot_offer
 from nodus_api.suppliers.local.processes import Processes
 from nodus_api.suppliers.local.spawning import runner_intent, spawn_runner
@@ -42,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 _LOCK = ".lock"
 _LOCK_PAUSE_SECONDS = 0.01
-_LOCK_SECONDS = 10.0
+_LOCK_SECONDS = 5.0
 
 
 class LocalSupplier:
@@ -77,16 +76,15 @@ class LocalSupplier:
         self._clock = clock
         self._environment = base_environment(os.environ if environment is None else environment)
         self._heartbeat = heartbeat.total_seconds()
-        self._delete_grace = delete_grace.total_seconds()
+        self._delete_grace = delete_grace
         self._cgroup_base = cgroups.base()
 
     async def offers(self) -> Sequence[SupplierOffer]:
         """Return the one class of this host and how many of its slots are free."""
-        free = max(0, self._slots - len(self._directories.machines()))
-        offer = slot_offer(
-            self._directories.root, slots=self._slots, rate=self._rate, available=free
-        )
-        return [offer]
+        with _translated():
+            free = max(0, self._slots - len(self._directories.machines()))
+            root = self._directories.root
+            return [slot_offer(root, slots=self._slots, rate=self._rate, available=free)]
 
     async def create(self, intent: MachineIntent) -> MachineView:
         """Start the machine of `intent.key`, or return it if it exists (SC-710).
@@ -98,17 +96,25 @@ class LocalSupplier:
             raise Invalid(f"machine key {intent.key!r} cannot name a directory")
         if intent.installation != self._installation:
             raise Invalid("the intent is of another installation")
-        async with self._locked():
-            try:
+        with _translated():
+            async with self._locked():
                 return self._create(intent)
-            except OSError as error:
-                raise Ambiguous(f"the machine may or may not have been started: {error}") from error
 
     async def find(self, key: str) -> MachineView | None:
-        """Return the machine of a key, or None if there is none."""
+        """Return the machine of a key, or None if there is none.
+
+        A look completes a create that was cut short between directory and spawn: the intent is
+        there, and nothing else would ever start it.
+        """
         if not self._directories.valid(key):
             return None
-        return machine_view(self._directories.path(key), self._clock.now())
+        directory = self._directories.path(key)
+        with _translated():
+            view = machine_view(directory, self._clock.now())
+            if view is not None and view.condition is MachineCondition.PENDING:
+                self._spawn_if_needed(key)
+                view = machine_view(directory, self._clock.now())
+        return view
 
     async def observe(self, handles: Sequence[str]) -> Mapping[str, MachineView]:
         """Return the machines that exist, by handle; a handle here is the key."""
@@ -117,25 +123,28 @@ class LocalSupplier:
             view = await self.find(handle)
             if view is not None:
                 found[handle] = view
-            await asyncio.sleep(0)  # many machines are many reads: let others work between them
+            await self._clock.sleep(0)  # many machines are many reads: let others work between
         return found
 
     async def list_owned(self, installation: UUID) -> AsyncIterator[MachineView]:
         """Yield every machine of this installation under the root."""
-        for key in self._directories.machines():
+        with _translated():
+            keys = self._directories.machines()
+        for key in keys:
             view = await self.find(key)
             if view is not None and view.installation == installation:
                 yield view
-            await asyncio.sleep(0)
+            await self._clock.sleep(0)
 
     async def signal(self, handle: str, order: Order) -> None:
         """Hand an order to the runner, which also asks the server at once; best effort."""
-        directory = self._directories.path(handle)
         if not self._directories.valid(handle):
             return
-        runner = Processes(directory).runner()
-        if runner is None or read_identity(directory) is None:
-            return  # before its claim it does not listen: a signal would kill it
+        directory = self._directories.path(handle)
+        with _translated():
+            runner = Processes(directory).runner()
+            if runner is None or read_identity(directory) is None:
+                return  # before its claim it does not listen: a signal would kill it
         grace = None if order.grace is None else round(order.grace.total_seconds() * 1000)
         with suppress(OSError):
             write_json(directory / ORDER, {"kind": order.kind, "graceMs": grace})
@@ -146,8 +155,16 @@ class LocalSupplier:
 
         Idempotent; a call that was cancelled or lost is continued by the next.
         """
-        if self._directories.valid(handle):
-            await delete_machine(self._directories, handle, self._clock, grace=self._delete_grace)
+        if not self._directories.valid(handle):
+            return
+        with _translated():
+            async with self._locked():  # so that no create comes between look and mark
+                since = condemn(self._directories, handle, self._clock.now())
+            if since is None:
+                await empty_trash(self._directories, handle)
+            else:
+                end_by = since + self._delete_grace
+                await delete_machine(self._directories, handle, self._clock, end_by=end_by)
 
     async def prove_deleted(self, handle: str) -> DeletionObservation:
         """Look once: no live process in the session, and the directory gone (SC-712)."""
@@ -177,7 +194,8 @@ class LocalSupplier:
             raise Invalid(f"local machines cannot show {fault.kind!r} yet: use node-loss")
         if not self._directories.exists(handle):
             raise Invalid(f"no machine {handle!r}")
-        Processes(self._directories.path(handle)).kill()
+        with _translated():
+            Processes(self._directories.path(handle)).kill()
 
     async def wipe(self, handle: str) -> None:  # noqa: ARG002 - the protocol's
         """Raise Invalid: local machines are not kept warm."""
@@ -250,6 +268,15 @@ class LocalSupplier:
             yield
         finally:
             os.close(descriptor)
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Say of what the system refused that it is not known; nothing here proves absence."""
+    try:
+        yield
+    except OSError as error:
+        raise Ambiguous(f"this host could not answer: {error}") from error
 
 
 def _try_lock(descriptor: int) -> bool:

@@ -15,7 +15,7 @@ def machine_view(directory: Path, now: datetime) -> MachineView | None:
     """Return the machine of a directory as it is now, None if the directory holds none.
 
     A machine whose runner never came to be, because the loop died between directory and spawn, is
-    PENDING: creating it again spawns the runner. The start of its billing is the start of the
+    PENDING. The start of its billing is the start of the
     runner's process (SC-714).
     """
     intent = read_json(directory / INTENT)

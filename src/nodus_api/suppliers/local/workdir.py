@@ -72,14 +72,15 @@ class WorkDirectories:
     def empty_trash(self, key: str) -> None:
         """Delete what was discarded; slow for a large tree, so not for an event loop."""
         trash = self.root / _TRASH / key
-        try:
-            shutil.rmtree(trash)
-        except FileNotFoundError:
-            return
-        except PermissionError:  # the program has closed its own folders
-            for folder, _, _ in os.walk(trash):
-                Path(folder).chmod(0o700)
-            shutil.rmtree(trash)
+        while _there(trash):
+            try:
+                shutil.rmtree(trash)
+            except FileNotFoundError:
+                continue  # another deletion is at the same tree
+            except PermissionError:  # the program has closed its own folders
+                for folder, _, _ in os.walk(trash):
+                    Path(folder).chmod(0o700)
+                shutil.rmtree(trash)
 
     def condemn(self, key: str, at: datetime) -> datetime:
         """Mark a machine as being deleted; return since when it is."""
