@@ -32,6 +32,7 @@ COMMANDS = {
     "project": Entry("access", "project", "Create projects, their members and their funds."),
     "kubeconfig": Entry("kubeconfig", "kubeconfig", "Print a kubeconfig for this server."),
     "openapi": Entry("openapi", "openapi", "Write the OpenAPI documents, or check them."),
+    "bench": Entry("bench", "bench", "Measure this machine: ratios to yardsticks of one run."),
 }
 
 
