@@ -13,7 +13,7 @@ import click
 from nodus_api.cli.errors import Refused
 from nodus_api.cli.options import (
     database_options,
-    find_database,
+    opened,
     output_option,
     print_json,
     run_async,
@@ -24,7 +24,6 @@ from nodus_api.clock import SystemClock
 from nodus_api.durations import parse_duration
 from nodus_api.kernel.money import ZERO, format_usd, parse_usd
 from nodus_api.storage.access_store import AccessAdmin
-from nodus_api.storage.engine import Database, Role
 from nodus_api.storage.errors import StorageConflict
 from nodus_api.tokens import ID_BYTES, SECRET_BYTES, make_token
 
@@ -34,11 +33,8 @@ _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 @asynccontextmanager
 async def _admin(options: dict[str, Any]) -> AsyncIterator[AccessAdmin]:
-    database = Database(find_database(settings_from(options)), role=Role.SCHEDULER, pool_size=1)
-    try:
+    async with opened(settings_from(options)) as database:
         yield AccessAdmin(database)
-    finally:
-        await database.close()
 
 
 @click.group()

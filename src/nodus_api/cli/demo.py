@@ -15,8 +15,9 @@ from typing import Any
 import click
 import yaml
 
-from nodus_api.cli import demo_fit, submit
+from nodus_api.cli import demo_fit
 from nodus_api.cli.api_client import ATTEMPTS, ApiClient
+from nodus_api.cli.asking import answered, insert
 from nodus_api.cli.data_directory import DataDirectory, open_data_directory
 from nodus_api.cli.errors import Failed, reported
 from nodus_api.cli.following import Board, Follower
@@ -160,8 +161,8 @@ async def _show(directory: DataDirectory, seconds: float) -> None:
         text = manifest(seconds)
         click.echo(f"\nThe Job, as for `nodus submit -f`:\n\n{_indented(text)}")
         manifests = parse_manifests(text)
-        for key in await submit.insert(database, manifests):
-            await submit.answered(database, key, f"job/{JOB}")
+        for key in await insert(database, manifests):
+            await answered(database, key, f"job/{JOB}")
         async with asyncio.timeout(_WORK_SECONDS):
             await _until_billed(client)
         _check(await client.get_json(ATTEMPTS.format("default")))

@@ -15,7 +15,7 @@ from nodus_api.cli.errors import Failed, Refused
 from nodus_api.cli.ledger import GROUPS, SEGMENTS, CostTable, read_costs
 from nodus_api.cli.options import (
     database_options,
-    find_database,
+    opened,
     output_option,
     print_json,
     project_option,
@@ -26,17 +26,12 @@ from nodus_api.cli.tabular import render_table
 from nodus_api.clock import SystemClock
 from nodus_api.kernel.money import ZERO, format_hours, format_usd, hours_of
 from nodus_api.storage import tables as t
-from nodus_api.storage.engine import Database, Role
 
 
 @asynccontextmanager
 async def _snapshot(options: dict[str, Any]) -> AsyncIterator[AsyncConnection]:
-    database = Database(find_database(settings_from(options)), role=Role.SCHEDULER, pool_size=1)
-    try:
-        async with database.snapshot() as connection:
-            yield connection
-    finally:
-        await database.close()
+    async with opened(settings_from(options)) as database, database.snapshot() as connection:
+        yield connection
 
 
 def _projects_option(command: Any) -> Any:
