@@ -27,6 +27,11 @@ class Clock(Protocol):
         ...
 
 
+async def give_way() -> None:
+    """Let other tasks run once; no time passes."""
+    await asyncio.sleep(0)
+
+
 class SystemClock:
     """The machine's own clock."""
 

@@ -17,6 +17,8 @@ from nodus_api.kernel.billing import Actual, Charge, Cover, MachineClock, actual
 from nodus_api.kernel.errors import IllegalTransition
 from nodus_api.kernel.lifecycle import advance, clamped, queue
 from nodus_api.kernel.naming import attempt_name
+from nodus_api.kernel.placement import place
+from nodus_api.kernel.replacement import Replacement, decide
 
 __all__ = [
     "Actual",
@@ -26,10 +28,13 @@ __all__ = [
     "Cover",
     "IllegalTransition",
     "MachineClock",
+    "Replacement",
     "actual",
     "advance",
     "attempt_name",
     "charge",
     "clamped",
+    "decide",
+    "place",
     "queue",
 ]

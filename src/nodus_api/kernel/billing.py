@@ -5,7 +5,7 @@ all machines of an Attempt. The loop writes the rows anew and sums them: nothing
 ever incremented.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -114,7 +114,7 @@ def clock_of(
 def cover_of(attempt: Attempt, release: Release = Release.NOT_NEEDED) -> Cover:
     """Return what Nodus pays of an Attempt's billed machine (SC-520); nothing while it is live.
 
-    `release` matters for the reason Released alone.
+    `release` matters for the reason Released alone; `gang.release_of` finds it.
     """
     started = attempt.command_started is not None
     drilled = attempt.interruption is not None and attempt.interruption.trigger is Trigger.DRILL
@@ -135,17 +135,14 @@ def cover_of(attempt: Attempt, release: Release = Release.NOT_NEEDED) -> Cover:
             return CHARGED
 
 
-def release_of(members: Sequence[Attempt]) -> Release:
-    """Return why members of a gang epoch were Released, from all its Attempts (SC-520)."""
-    if all(member.command_started is None for member in members):
-        return Release.NEVER_STARTED
-    failed = [m for m in members if m.finished is not None and m.reason not in _NO_CAUSE]
-    if not failed:
-        return Release.NOT_NEEDED
-    cause = min(failed, key=_finish_order)
-    if cause.reason is not None and fault_of(cause.reason) in (Fault.SUPPLIER, Fault.NODUS):
-        return Release.CAPACITY_FAULT
-    return Release.NOT_NEEDED
+def proof_of_life(attempt: Attempt, observed: datetime | None) -> datetime | None:
+    """Return the watermark up to which `actual` accrues (SC-508).
+
+    The last report of the runner; before it registered, and once it has ended, the
+    supplier's last successful observation of the machine.
+    """
+    runs = attempt.live and attempt.registered is not None
+    return attempt.last_heartbeat if runs else observed
 
 
 def charge(
@@ -159,8 +156,9 @@ def charge(
 
     The clock runs to the proven deletion, rounded up to the increment (SC-507), or,
     while that is not proven, to `watermark`, the last proof of life (SC-508), but at
-    least to the last milestone. `cap_usd` is what may still be charged here: charging
-    stops at the last whole second that keeps to it, and Nodus pays the rest (SC-522).
+    least to the last milestone. `cap_usd` is what may be charged here, the lesser of what
+    maxCostUSD leaves beside the workload's other Attempts and what funds can pay:
+    charging stops at the last whole second that keeps to it, Nodus pays the rest (SC-522).
     """
     segments = tuple(_rows(clock, _paid(_parts(clock, cover, watermark), clock, cap_usd)))
     return Charge(segments=segments, totals=actual(segments))
@@ -206,11 +204,6 @@ _RELEASES = {
     Release.NEVER_STARTED: ALL_COVERED,
     Release.CAPACITY_FAULT: TEARDOWN_COVERED,
 }
-_NO_CAUSE = frozenset({None, Reason.RELEASED})
-
-
-def _finish_order(attempt: Attempt) -> tuple[datetime, int]:
-    return attempt.finished or attempt.queued, attempt.gang.rank if attempt.gang else 0
 
 
 def _nodus(attempt: Attempt) -> Cover:

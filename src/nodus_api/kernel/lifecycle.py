@@ -215,8 +215,8 @@ def advance(attempt: Attempt, event: Event) -> Attempt:
                 attempt.interruption, recovery_seconds=lasted // timedelta(seconds=1)
             )
             return replace(attempt, interruption=recovered)
-        case stage, _:
-            raise IllegalTransition(stage, event)
+        case _:
+            raise IllegalTransition(attempt.stage, event)
 
 
 def clamped(attempt: Attempt, event: Event) -> bool:

@@ -75,6 +75,37 @@ class Program:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RestorePoint:
+    """The checkpoint to go on from (SC-141); both cursor fields are set or neither."""
+
+    seq: int
+    completed: int | None = None
+    total: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GangSeat:
+    """A rank's place in its gang (SC-130)."""
+
+    rank: int
+    size: int
+    epoch: int
+    rendezvous: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Incarnation:
+    """What a program is told of itself, as NODUS_ variables (SC-143, SC-144)."""
+
+    project: str
+    attempt_name: str
+    slot: str
+    restore: RestorePoint | None = None
+    gang: GangSeat | None = None
+    checkpoint_interval: timedelta | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MachineIntent:
     """A machine that is wanted; `key` makes create idempotent (SC-608).
 
@@ -91,13 +122,19 @@ class MachineIntent:
     region: str
     zone: str
     spot: bool
-    token: str
+    token: str = field(repr=False)
     program: Program
+    incarnation: Incarnation
     tags: Mapping[str, str] = field(default_factory=dict)
 
 
 class MachineCondition(StrEnum):
-    """What a supplier says of a machine."""
+    """What a supplier says of a machine.
+
+    GONE: it ended, as asked or with its program (`MachineView.exit`). FAILED: it ended with no
+    exit known, which is evidence of a loss (SC-711). Neither proves a deletion, as
+    `prove_deleted` does.
+    """
 
     PENDING = "pending"
     RUNNING = "running"

@@ -1,0 +1,45 @@
+"""The Attempt resource: its names, verbs and place in the API (LW-030 to LW-033)."""
+
+from nodus_api.metav1.discovery import APIResource
+from nodus_api.metav1.errors import GroupResource, MethodNotAllowed
+
+GROUP = "nodus.dev"
+VERSION = "v1"
+GROUP_VERSION = f"{GROUP}/{VERSION}"
+KIND = "Attempt"
+LIST_KIND = "AttemptList"
+RESOURCE = "attempts"
+SINGULAR = "attempt"
+SHORT_NAMES = ("att",)
+CATEGORIES = ("nodus",)
+VERBS = ("get", "list", "watch")
+"""No write verb, or the garbage collector would take the resource in (LW-033)."""
+
+ATTEMPTS = GroupResource(group=GROUP, resource=RESOURCE)
+"""What errors about attempts name."""
+
+API_RESOURCE = APIResource(
+    group=GROUP,
+    version=VERSION,
+    name=RESOURCE,
+    singular=SINGULAR,
+    kind=KIND,
+    namespaced=True,
+    verbs=VERBS,
+    short_names=SHORT_NAMES,
+    categories=CATEGORIES,
+)
+"""What discovery tells of attempts."""
+
+_INSTEAD = {
+    "create": "Submit a workload, whose Attempts follow: `nodus submit -f FILE`.",
+    "update": "Change the owner, not the Attempt: `nodus submit -f FILE` or `nodus scale OWNER N`.",
+    "patch": "Change the owner, not the Attempt: `nodus submit -f FILE` or `nodus scale OWNER N`.",
+    "delete": "Stop the owner instead: `nodus stop OWNER`.",
+    "deletecollection": "Stop each owner instead: `nodus stop OWNER`.",
+}
+
+
+def read_only(verb: str) -> MethodNotAllowed:
+    """Return the answer to a write on attempts, with the command that does it (LW-010)."""
+    return MethodNotAllowed(verb, ATTEMPTS, fix=_INSTEAD.get(verb, ""))

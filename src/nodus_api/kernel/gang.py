@@ -1,0 +1,75 @@
+"""What the Attempts of one gang epoch say together (SC-132 to SC-135).
+
+`members` are all Attempts of one gang epoch, in any order.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from nodus_api.kernel.attempt import Attempt
+from nodus_api.kernel.billing import Release
+from nodus_api.kernel.vocabulary import Fault, Reason, Stage, fault_of
+
+END_WINDOW = timedelta(seconds=60)
+"""How long the other ranks may still run after rank 0 exited 0 (SC-135)."""
+
+_CAPACITY_FAULTS = frozenset({Fault.SUPPLIER, Fault.NODUS})
+
+
+def all_registered(members: Sequence[Attempt]) -> bool:
+    """Whether the barrier opens: no rank starts before all are registered (SC-133)."""
+    return all(member.registered is not None and member.live for member in members)
+
+
+def first_failed(members: Sequence[Attempt]) -> Attempt | None:
+    """Return the rank for which the gang is decided: Lost or Failed first, then lowest (SC-120)."""
+    failed = [member for member in members if member.stage in (Stage.LOST, Stage.FAILED)]
+    return min(failed, key=_finish_order, default=None)
+
+
+def has_succeeded(members: Sequence[Attempt]) -> bool:
+    """Whether rank 0 exited 0, and every other rank did so too or was Released late (SC-135)."""
+    return all(
+        member.stage is Stage.SUCCEEDED or (_rank(member) > 0 and member.reason is Reason.RELEASED)
+        for member in members
+    )
+
+
+def late_ranks(members: Sequence[Attempt], now: datetime) -> tuple[Attempt, ...]:
+    """Return the ranks still live 60 s after rank 0 exited 0; they are Released (SC-135)."""
+    ends = [m.finished for m in members if _rank(m) == 0 and m.stage is Stage.SUCCEEDED]
+    if not any(end is not None and now - end >= END_WINDOW for end in ends):
+        return ()
+    return tuple(member for member in members if member.live)
+
+
+def release_of(members: Sequence[Attempt]) -> Release:
+    """Return why ranks of this gang epoch were Released; decides who pays (SC-520)."""
+    if all(member.command_started is None for member in members):
+        return Release.NEVER_STARTED
+    cause = first_failed(members)
+    if cause is not None and cause.reason and fault_of(cause.reason) in _CAPACITY_FAULTS:
+        return Release.CAPACITY_FAULT
+    return Release.NOT_NEEDED
+
+
+def unstarted_in_a_row(rank_0: Sequence[Attempt]) -> int:
+    """Return how many gang epochs, up to the newest, ended with no program started (SC-132).
+
+    `rank_0` are the Attempts of rank 0's slot, oldest first: it starts with the rest
+    of its gang or not at all (SC-133).
+    """
+    count = 0
+    for attempt in reversed(rank_0):
+        if attempt.command_started is not None:
+            break
+        count += 1
+    return count
+
+
+def _rank(attempt: Attempt) -> int:
+    return attempt.gang.rank if attempt.gang else 0
+
+
+def _finish_order(attempt: Attempt) -> tuple[datetime, int]:
+    return attempt.finished or attempt.queued, _rank(attempt)

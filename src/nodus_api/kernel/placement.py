@@ -1,0 +1,393 @@
+"""The placement decision: rule out, rank, choose, explain (SC-301..SC-334).
+
+`place` is a pure function of the request, the snapshot and the moment: the same
+three give the same decision, whatever the order of the catalog (P-16), so that "why
+there?" can be replayed from what is kept (SC-325).
+"""
+
+import hashlib
+import heapq
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+from enum import StrEnum
+from typing import Any
+
+from nodus_api.kernel.attempt import Choice, Placement, Rejection
+from nodus_api.kernel.offering import Candidate, CandidateKey, CatalogSnapshot
+from nodus_api.kernel.prediction import predict
+from nodus_api.kernel.rejection import (
+    RECENTLY,
+    Demand,
+    FailedAcquisition,
+    LostCandidate,
+    RejectionCode,
+    sieve,
+)
+from nodus_api.kernel.request import PlacementRequest
+from nodus_api.kernel.scores import Outlook, Scores, Work, millionths, outlook, score
+from nodus_api.kernel.spec import Resources
+from nodus_api.kernel.vocabulary import Market, WaitingFor
+from nodus_api.kernel.waiting import waiting_for, waiting_message
+
+__all__ = [
+    "Decision",
+    "FailedAcquisition",
+    "LostCandidate",
+    "Outcome",
+    "PlacementRequest",
+    "Ranked",
+    "RejectionCode",
+    "place",
+]
+
+MOST_REJECTED = 20
+MOST_FALLBACKS = 5
+MOST_KEPT = 5
+"""How many ranked candidates are kept internally (SC-334)."""
+
+LONGEST_WAIT = timedelta(seconds=60)
+"""The latest next try after the longest backoff (SC-311)."""
+
+CAPACITY_WAIT = timedelta(seconds=10)
+"""The next try where nothing says when capacity returns."""
+
+
+class Outcome(StrEnum):
+    """What follows from a decision."""
+
+    PLACED = "Placed"
+    """T3: the choice stands."""
+    WAITING = "Waiting"
+    """T4: nothing now, at least one reason is transient."""
+    UNPLACEABLE = "Unplaceable"
+    """T5: nothing ever."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranked:
+    """A feasible candidate with its scores; `total` in millionths, cost in micro-USD."""
+
+    candidate: Candidate
+    outlook: Outlook
+    scores: Scores
+    total: int
+    cost_micro_usd: int
+
+    @property
+    def checkpoint_interval_seconds(self) -> float | None:
+        """What the program is told as NODUS_CHECKPOINT_INTERVAL (SC-144)."""
+        hours = self.outlook.interval_hours
+        return None if hours is None else hours * 3600.0
+
+    def to_json(self) -> dict[str, Any]:
+        """Write it as it is kept with the decision (SC-334)."""
+        return {
+            "offering": self.candidate.offering.name,
+            "market": self.candidate.market.value,
+            "rateUSDPerHour": f"{self.candidate.rate:f}",
+            "scores": {name: str(value) for name, value in self.scores.published().items()},
+            "total": self.total,
+            "costMicroUSD": self.cost_micro_usd,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """A placement as it is published, and what is kept beside it (SC-333, SC-334).
+
+    `chosen` is set iff the outcome is Placed; `next_try`, `waiting_for` and
+    `waiting_message` iff it is Waiting; the message also when it is Unplaceable.
+    `relaxed` tells that only the second pass found something (SC-311).
+    """
+
+    outcome: Outcome
+    placement: Placement
+    chosen: Ranked | None
+    top: tuple[Ranked, ...]
+    counters: Mapping[str, int]
+    relaxed: bool
+    next_try: datetime | None
+    waiting_for: WaitingFor | None
+    waiting_message: str | None
+    snapshot_id: str
+    request_hash: bytes
+    result_hash: bytes
+
+    def top_to_json(self) -> list[dict[str, Any]]:
+        """Write the best candidates for the kept decision."""
+        return [ranked.to_json() for ranked in self.top]
+
+
+def place(request: PlacementRequest, snapshot: CatalogSnapshot, now: datetime) -> Decision:
+    """Decide where one slot, or one whole gang, runs.
+
+    The order is total ↓, cost ↑, health ↓, name ↑, on-demand first (SC-324). With an
+    empty catalog nothing is transient, so the outcome is Unplaceable: do not place
+    before the catalog is loaded.
+    """
+    demand = _demand(request, snapshot, now)
+    near = _same_family(request, snapshot)
+    feasible, failures = _filter(demand, near, forgiving=False)
+    relaxed = not feasible
+    if relaxed:
+        feasible, failures = _filter(demand, near, forgiving=True)
+    ranked = sorted((_rank(demand, candidate) for candidate in feasible), key=_order)
+    counters = _count(request, snapshot, failures)
+    placement = Placement(
+        profile=request.policy.profile,
+        candidates=snapshot.size,
+        rejected=_rejected(request, snapshot, feasible, failures),
+        choice=_choice(demand, ranked),
+    )
+    outcome = _outcome(ranked, counters)
+    backoff = _backoff_end(demand, failures)
+    top = tuple(ranked[:MOST_KEPT])
+    request_json = request.to_json()
+    return Decision(
+        outcome=outcome,
+        placement=placement,
+        chosen=ranked[0] if ranked else None,
+        top=top,
+        counters=counters,
+        relaxed=relaxed and bool(ranked),
+        next_try=_next_try(now, backoff) if outcome is Outcome.WAITING else None,
+        waiting_for=waiting_for(counters) if outcome is Outcome.WAITING else None,
+        waiting_message=None if ranked else waiting_message(demand, failures, backoff),
+        snapshot_id=snapshot.id,
+        request_hash=_digest(request_json),
+        result_hash=_digest([request_json, snapshot.id, _result(placement, top)]),
+    )
+
+
+def _demand(request: PlacementRequest, snapshot: CatalogSnapshot, now: datetime) -> Demand:
+    return Demand(
+        resources=request.resources,
+        policy=request.policy,
+        gang_size=request.gang_size,
+        max_rate_usd_per_hour=request.max_rate_usd_per_hour,
+        remaining_cost_usd=request.remaining_cost_usd,
+        closed_offerings=frozenset(request.closed_offerings),
+        quota_left=request.quota_left,
+        lost=frozenset(
+            (one.offering, one.market) for one in request.lost if now - one.at < RECENTLY
+        ),
+        failed={(one.offering, one.market): one for one in request.failed if one.until > now},
+        on_demand_only=request.on_demand_only,
+        work=_work(request, snapshot),
+        snapshot=snapshot,
+        now=now,
+    )
+
+
+def _work(request: PlacementRequest, snapshot: CatalogSnapshot) -> Work:
+    resources, checkpoint = request.resources, request.checkpoint
+    sizes = (
+        (Decimal(resources.count), "count"),
+        (resources.accelerator_memory_gib, "accelerator_memory_gib"),
+        (resources.vcpus, "vcpus"),
+        (resources.memory_gib, "memory_gib"),
+    )
+    interval = checkpoint.interval_seconds
+    return Work(
+        hours=request.work_hours,
+        restartable=checkpoint.restartable,
+        interval_seconds=None if interval is None else float(interval),
+        cost_seconds=float(checkpoint.cost_seconds),
+        restore_seconds=request.restore_seconds,
+        resumes=request.resumes,
+        reference_rate=_reference_rate(resources, snapshot),
+        sizes=tuple((float(asked), attribute) for asked, attribute in sizes if asked),
+    )
+
+
+def _reference_rate(resources: Resources, snapshot: CatalogSnapshot) -> float:
+    """Return the hourly rate of anchor K (SC-320); one vCPU where none is asked for."""
+    if not resources.accelerators:
+        return float(snapshot.cpu_rate_per_vcpu * (resources.vcpus or Decimal(1)))
+    families = ((name, resources.count) for name in resources.accelerators)
+    known = (snapshot.reference_rates[one] for one in families if one in snapshot.reference_rates)
+    return float(next(known, Decimal(0)))
+
+
+def _same_family(request: PlacementRequest, snapshot: CatalogSnapshot) -> list[Candidate]:
+    """Look up the candidates that can pass the first two filters (SC-370)."""
+    allowed: tuple[str | None, ...] = request.resources.accelerators or (None,)
+    return [
+        candidate
+        for accelerator in dict.fromkeys(allowed)
+        for candidate in snapshot.families.get((accelerator, request.resources.count), ())
+    ]
+
+
+Failures = dict[CandidateKey, tuple[Candidate, RejectionCode]]
+
+
+def _filter(
+    demand: Demand, candidates: Iterable[Candidate], *, forgiving: bool
+) -> tuple[list[Candidate], Failures]:
+    feasible: list[Candidate] = []
+    failures: Failures = {}
+    first_failure = sieve(demand, forgiving=forgiving)
+    for candidate in candidates:
+        code = first_failure(candidate)
+        if code is None:
+            feasible.append(candidate)
+        else:
+            failures[candidate.key] = (candidate, code)
+    return feasible, failures
+
+
+def _rank(demand: Demand, candidate: Candidate) -> Ranked:
+    seen = outlook(demand.work, candidate)
+    scores = score(demand.work, candidate, seen)
+    return Ranked(
+        candidate=candidate,
+        outlook=seen,
+        scores=scores,
+        total=scores.total(demand.policy.profile),
+        cost_micro_usd=millionths(seen.cost_to_complete),
+    )
+
+
+def _order(ranked: Ranked) -> tuple[int, int, int, str, bool]:
+    return (
+        -ranked.total,
+        ranked.cost_micro_usd,
+        -millionths(ranked.scores.health),
+        ranked.candidate.offering.name,
+        ranked.candidate.market is Market.SPOT,
+    )
+
+
+def _count(
+    request: PlacementRequest, snapshot: CatalogSnapshot, failures: Failures
+) -> dict[str, int]:
+    """Count the reasons over all candidates, those outside the family too (SC-333)."""
+    counts = Counter(code.value for _, code in failures.values())
+    for family, members in snapshot.families.items():
+        code = _family_code(request, family)
+        if code is not None and members:
+            counts[code.value] += len(members)
+    return dict(sorted(counts.items()))
+
+
+def _family_code(request: PlacementRequest, family: tuple[str | None, int]) -> RejectionCode | None:
+    allowed: tuple[str | None, ...] = request.resources.accelerators or (None,)
+    if family[0] not in allowed:
+        return RejectionCode.ACCELERATOR_MISMATCH
+    if family[1] != request.resources.count:
+        return RejectionCode.ACCELERATOR_COUNT_MISMATCH
+    return None
+
+
+def _rejected(
+    request: PlacementRequest,
+    snapshot: CatalogSnapshot,
+    feasible: Iterable[Candidate],
+    failures: Failures,
+) -> tuple[Rejection, ...]:
+    """List the classes ruled out in every market, near misses first (SC-332)."""
+    open_classes = {candidate.offering.name for candidate in feasible}
+    failed_here = {one.offering for one in request.failed}
+    worst: dict[str, tuple[Candidate, RejectionCode]] = {}
+    for candidate, code in failures.values():
+        name = candidate.offering.name
+        if name not in open_classes and (name not in worst or code.number > worst[name][1].number):
+            worst[name] = (candidate, code)
+    nearest = sorted(
+        worst.values(),
+        key=lambda miss: (
+            miss[0].offering.name not in failed_here,
+            -miss[1].number,
+            miss[0].offering.rate_on_demand,
+            miss[0].offering.name,
+        ),
+    )
+    listed = [Rejection(offering=c.offering.name, reason=code.value) for c, code in nearest]
+    for code in (RejectionCode.ACCELERATOR_COUNT_MISMATCH, RejectionCode.ACCELERATOR_MISMATCH):
+        if len(listed) >= MOST_REJECTED:
+            break
+        names = _cheapest_classes(request, snapshot, code)
+        listed += [
+            Rejection(offering=name, reason=code.value)
+            for name, _ in zip(names, range(MOST_REJECTED - len(listed)), strict=False)
+        ]
+    return tuple(listed[:MOST_REJECTED])
+
+
+def _cheapest_classes(
+    request: PlacementRequest, snapshot: CatalogSnapshot, code: RejectionCode
+) -> Iterator[str]:
+    """Yield class names of the families with that code; lazily, for families are sorted."""
+    families = [
+        members
+        for family, members in snapshot.families.items()
+        if _family_code(request, family) is code
+    ]
+    last = None
+    merged = heapq.merge(*families, key=lambda c: (c.offering.rate_on_demand, c.offering.name))
+    for candidate in merged:
+        if candidate.offering.name != last:
+            last = candidate.offering.name
+            yield last
+
+
+def _choice(demand: Demand, ranked: list[Ranked]) -> Choice | None:
+    if not ranked:
+        return None
+    winner = ranked[0]
+    offering = winner.candidate.offering
+    names = dict.fromkeys(one.candidate.offering.name for one in ranked)
+    return Choice(
+        offering=offering.name,
+        region_class=offering.region_class,
+        market=winner.candidate.market,
+        rate_usd_per_hour=winner.candidate.rate,
+        scores=winner.scores.published(),
+        fallbacks=tuple(name for name in names if name != offering.name)[:MOST_FALLBACKS],
+        predicted=predict(demand.work, winner.candidate, winner.outlook),
+    )
+
+
+def _outcome(ranked: list[Ranked], counters: Mapping[str, int]) -> Outcome:
+    if ranked:
+        return Outcome.PLACED
+    if any(not RejectionCode(code).permanent for code in counters):
+        return Outcome.WAITING
+    return Outcome.UNPLACEABLE
+
+
+def _backoff_end(demand: Demand, failures: Failures) -> datetime | None:
+    """Return when the first backoff ends, or None if nothing backs off."""
+    ends: list[datetime] = []
+    for key, (candidate, code) in failures.items():
+        failed = demand.failed.get(key)
+        if failed is not None and code is failed.code:
+            ends.append(failed.until)
+        elif code is RejectionCode.BACKING_OFF and candidate.stats.backoff_until is not None:
+            ends.append(candidate.stats.backoff_until)
+    return min(ends, default=None)
+
+
+def _next_try(now: datetime, backoff: datetime | None) -> datetime:
+    if backoff is None:
+        return now + CAPACITY_WAIT
+    return min(backoff, now + LONGEST_WAIT)
+
+
+def _result(placement: Placement, top: tuple[Ranked, ...]) -> dict[str, Any]:
+    return {
+        "candidates": placement.candidates,
+        "rejected": [[one.offering, one.reason] for one in placement.rejected],
+        "fallbacks": [] if placement.choice is None else list(placement.choice.fallbacks),
+        "top": [ranked.to_json() for ranked in top],
+    }
+
+
+def _digest(document: Any) -> bytes:
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).digest()

@@ -1,0 +1,153 @@
+"""Why a queued Attempt waits, in one plain sentence with the number that missed (SC-009b).
+
+The sentences state facts of the decision only; no countdown, since every change of
+the text is a watch event. `nodus explain` prints the same ones, one a rejected class.
+"""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from decimal import Decimal
+
+from nodus_api.kernel.offering import Candidate, CandidateKey
+from nodus_api.kernel.rejection import UNHEALTHY_BELOW, Demand, RejectionCode
+from nodus_api.kernel.vocabulary import WaitingFor
+
+Failures = Mapping[CandidateKey, tuple[Candidate, RejectionCode]]
+
+_WAITS = {
+    RejectionCode.INSUFFICIENT_CAPACITY: WaitingFor.CAPACITY,
+    RejectionCode.GANG_TOO_LARGE: WaitingFor.GANG,
+    RejectionCode.BACKING_OFF: WaitingFor.BACKOFF,
+    RejectionCode.QUOTA_EXCEEDED: WaitingFor.QUOTA,
+}
+"""What the nearest miss lacks, nearest first."""
+
+_SIZES = {
+    RejectionCode.ACCELERATOR_MEMORY_TOO_SMALL: ("accelerator_memory_gib", "GiB per accelerator"),
+    RejectionCode.CPU_TOO_SMALL: ("vcpus", "vCPUs"),
+    RejectionCode.MEMORY_TOO_SMALL: ("memory_gib", "GiB of memory"),
+    RejectionCode.DISK_TOO_SMALL: ("disk_gib", "GiB of disk"),
+}
+
+
+def waiting_for(counters: Mapping[str, int]) -> WaitingFor:
+    """Return what the nearest miss waits for (SC-009a)."""
+    return next(
+        (wait for code, wait in _WAITS.items() if counters.get(code.value)), WaitingFor.CAPACITY
+    )
+
+
+def waiting_message(demand: Demand, failures: Failures, next_try: datetime | None) -> str:
+    """Return the sentence of a decision that chose nothing.
+
+    `failures` are the candidates of the families asked for; `next_try` is the end of the
+    first backoff, if something backs off.
+    """
+    if not failures:
+        return _nothing_offered(demand)
+    candidate, code = min(failures.values(), key=_nearest)
+    if code in _SIZES:
+        attribute, unit = _SIZES[code]
+        asked = _plain(getattr(demand.resources, attribute))
+        return f"needs {asked} {unit}, the largest allowed class has {_size(candidate, attribute)}"
+    sentence = explain(demand, candidate, code)
+    if code.permanent:
+        return sentence
+    tried = len({name for name, _ in failures})
+    words = f"{tried} {'class' if tried == 1 else 'classes'} tried: {sentence}"
+    return words if next_try is None else f"{words}, next try at {_rfc3339(next_try)}"
+
+
+def explain(demand: Demand, candidate: Candidate, code: RejectionCode) -> str:
+    """Return the sentence of one candidate that fails a filter."""
+    name = candidate.offering.name
+    if code in _SIZES:
+        attribute, unit = _SIZES[code]
+        asked = _plain(getattr(demand.resources, attribute))
+        return f"{name} has {_size(candidate, attribute)} {unit} (asked for {asked})"
+    if code.permanent:
+        return f"{name} {_never(demand, candidate)[code]}"
+    return f"{name} {_not_now(demand, candidate)[code]}"
+
+
+def _nearest(miss: tuple[Candidate, RejectionCode]) -> tuple[int, Decimal, Decimal, str]:
+    """Order misses: the furthest in the table, the largest in what it lacks, the cheapest."""
+    candidate, code = miss
+    attribute = _SIZES[code][0] if code in _SIZES else "count"
+    size = Decimal(getattr(candidate.offering, attribute) or 0)
+    return (-code.number, -size, candidate.rate, candidate.offering.name)
+
+
+def _nothing_offered(demand: Demand) -> str:
+    if not demand.resources.accelerators:
+        return "the catalog has no class without accelerators"
+    names = " or ".join(demand.resources.accelerators)
+    return f"the catalog has no class with {demand.resources.count} x {names}"
+
+
+def _never(demand: Demand, candidate: Candidate) -> dict[RejectionCode, str]:
+    offering, rate = candidate.offering, _plain(candidate.rate)
+    has = f"{offering.count} x {offering.accelerator}" if offering.accelerator else "none"
+    return {
+        RejectionCode.ACCELERATOR_MISMATCH: f"has other accelerators ({has})",
+        RejectionCode.ACCELERATOR_COUNT_MISMATCH: (
+            f"has {has} (asked for {demand.resources.count})"
+        ),
+        RejectionCode.ARCHITECTURE_MISMATCH: (
+            f"is {offering.arch} (asked for {demand.resources.arch})"
+        ),
+        RejectionCode.GANG_UNSUPPORTED: (
+            f"has no interconnect for a gang (gang of {demand.gang_size})"
+        ),
+        RejectionCode.REGION_NOT_ALLOWED: (
+            f"is in {offering.region_class} (allowed: {', '.join(demand.policy.regions)})"
+        ),
+        RejectionCode.NOT_ENTITLED: "is not open to this project",
+        RejectionCode.INTERRUPTIBLE_NOT_ALLOWED: "is spot, and placement.interruptible is Never",
+        RejectionCode.INTERRUPTIBLE_REQUIRED: (
+            "is on-demand, and placement.interruptible is Require"
+        ),
+        RejectionCode.NOT_IN_ALLOW_LIST: "is not in placement.offerings",
+        RejectionCode.RATE_ABOVE_LIMIT: (
+            f"costs {rate} USD per hour (limit {_plain(demand.max_rate_usd_per_hour)})"
+        ),
+        RejectionCode.COST_ABOVE_LIMIT: (
+            f"is predicted to cost more than the {_plain(demand.remaining_cost_usd)} USD left"
+        ),
+    }
+
+
+def _not_now(demand: Demand, candidate: Candidate) -> dict[RejectionCode, str]:
+    room = demand.snapshot.largest_available(candidate)
+    free = f"{demand.snapshot.available(candidate) or 0} free"
+    asked = f"asked for {demand.machines}"
+    gang = f"gang of {demand.gang_size}: {room} placed at most"
+    quota = demand.quota_left.get(candidate.offering.accelerator or "")
+    return {
+        RejectionCode.DISABLED: "is closed by an operator",
+        RejectionCode.QUOTA_EXCEEDED: (
+            "is out of supplier quota" if quota is None else f"is over the quota ({quota} left)"
+        ),
+        RejectionCode.RECENTLY_LOST: "was lost in the last 15 minutes",
+        RejectionCode.BACKING_OFF: "failed to deliver and backs off",
+        RejectionCode.UNHEALTHY: (
+            f"delivers too seldom (health {candidate.stats.health:.2f}, at least {UNHEALTHY_BELOW})"
+        ),
+        RejectionCode.GANG_TOO_LARGE: f"has too little capacity ({gang})",
+        RejectionCode.INSUFFICIENT_CAPACITY: f"has no capacity ({asked}, {free})",
+    }
+
+
+def _size(candidate: Candidate, attribute: str) -> str:
+    return _plain(getattr(candidate.offering, attribute))
+
+
+def _plain(value: Decimal | None) -> str:
+    if value is None:
+        return "none"
+    text = f"{value:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _rfc3339(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,69 @@
+"""The files of a machine's work directory: their names, and how they are written and read."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+INTENT = "intent.json"
+"""What to run; written before the runner is spawned."""
+TOKEN = "token"  # noqa: S105 - the name of a file, not a secret
+"""The runner's token (0600)."""
+CA = "ca.crt"
+"""The CA of the report server, if it speaks TLS."""
+IDENTITY = "runner.json"
+"""Which process is the runner; its existence is the claim to the directory."""
+SPAWNED = "spawned.json"
+"""Which process was spawned as the runner, as its spawner saw it."""
+EXIT = "exit.json"
+"""The final report, read by the supplier without the network (SC-644)."""
+ORDER = "order.json"
+"""An order that the supplier passes on; the runner reads it on SIGUSR1."""
+DELETING = "deleting"
+"""Exists once the supplier has begun to delete the machine."""
+STDOUT = "stdout.log"
+STDERR = "stderr.log"
+LOG = "runner.log"
+"""The runner's own log."""
+WORK = "work"
+"""Where the program starts if its spec names no directory."""
+
+
+def write_json(path: Path, value: dict[str, Any], *, durable: bool = False) -> None:
+    """Write a JSON object by atomic rename, mode 0600; `durable` waits for the disk."""
+    write_text(path, json.dumps(value, ensure_ascii=False, separators=(",", ":")), durable=durable)
+
+
+def write_text(path: Path, text: str, *, durable: bool = False) -> None:
+    """Write a file by atomic rename, mode 0600; `durable` waits for the disk."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with open(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+        if durable:
+            file.flush()
+            os.fsync(file.fileno())
+    temporary.rename(path)
+    if durable:
+        _sync_directory(path.parent)
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """Return the JSON object of a file; None if there is no file or it holds none.
+
+    Raises OSError if that cannot be known: too many open files must never look like a machine
+    that is gone.
+    """
+    try:
+        value = json.loads(path.read_bytes())
+    except (FileNotFoundError, NotADirectoryError, ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,218 @@
+"""The catalog as placement sees it: classes with their markets, and the offers behind them."""
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from hashlib import sha256
+from typing import Any
+
+from nodus_api.kernel.offering import (
+    CandidateKey,
+    CandidateStats,
+    CatalogSnapshot,
+    OfferingClass,
+    candidates_of,
+)
+from nodus_api.kernel.vocabulary import Market
+from nodus_api.scheduler.context import LoopContext
+from nodus_api.storage.batch import Batch
+from nodus_api.storage.catalog_store import Offer, OfferStats, read_stats, write_stats
+from nodus_api.suppliers.supplier import OfferedClass, SupplierOffer
+
+log = logging.getLogger(__name__)
+
+LONGEST_BACKOFF = timedelta(seconds=1800)
+FIRST_BACKOFF = timedelta(seconds=30)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Catalog:
+    """One moment's classes for the kernel, and the private offers to choose among."""
+
+    snapshot: CatalogSnapshot
+    offers: Mapping[str, tuple[Offer, ...]]
+    """Enabled offers by class, cheapest first, then by number (SC-360)."""
+
+    @classmethod
+    def of(
+        cls, classes: Iterable[OfferingClass], offers: Iterable[Offer], now: datetime
+    ) -> "Catalog":
+        """Index what was loaded; a class without an offer of this supplier is no candidate."""
+        by_class: dict[str, list[Offer]] = {}
+        for offer in offers:
+            by_class.setdefault(offer.offering, []).append(offer)
+        candidates = [
+            candidate
+            for offering in classes
+            if offering.name in by_class
+            for candidate in candidates_of(
+                offering,
+                {market: _class_stats(by_class[offering.name], market, now) for market in Market},
+            )
+        ]
+        return cls(
+            snapshot=CatalogSnapshot.of(candidates),
+            offers={
+                name: tuple(sorted(several, key=lambda one: (one.cost_on_demand, one.no or 0)))
+                for name, several in by_class.items()
+            },
+        )
+
+    def choose(self, key: CandidateKey, now: datetime, *, machines: int = 1) -> Offer | None:
+        """Return the cheapest offer of a class that is not backing off and has room (SC-360)."""
+        offering, market = key
+        offers = self.offers.get(offering, ())
+        if market is Market.SPOT:
+            offers = tuple(sorted(offers, key=lambda one: (one.cost_spot or 0, one.no or 0)))
+        for offer in offers:
+            room = free(offer, market)
+            if not backing_off(offer, market, now) and (room is None or room >= machines):
+                return offer
+        return None
+
+    def after_taking(self, key: CandidateKey, offer: Offer, *, machines: int = 1) -> "Catalog":
+        """Return the catalog with machines of an offer spoken for (SC-371)."""
+        offering, _ = key
+        taken = replace(offer, requested_since=offer.requested_since + machines)
+        several = tuple(taken if one.no == offer.no else one for one in self.offers[offering])
+        return Catalog(
+            snapshot=self.snapshot.after_taking(key, machines),
+            offers={**self.offers, offering: several},
+        )
+
+    def backoff_until(self, number: int, market: Market) -> datetime | None:
+        """Return until when an offer backs off; None if it does not."""
+        for offer in (one for several in self.offers.values() for one in several):
+            if offer.no == number and market in offer.stats:
+                return offer.stats[market].backoff_until
+        return None
+
+
+def free(offer: Offer, market: Market) -> int | None:
+    """Return how many machines an offer still has: 0 is none, None unknown."""
+    stats = offer.stats.get(market)
+    if stats is None or stats.available is None:
+        return None
+    return max(0, stats.available - offer.requested_since)
+
+
+def backing_off(offer: Offer, market: Market, now: datetime) -> bool:
+    """Whether an offer failed to deliver and is left alone for a while (SC-360)."""
+    stats = offer.stats.get(market)
+    return stats is not None and stats.backoff_until is not None and stats.backoff_until > now
+
+
+async def note_deliveries(
+    loop: LoopContext, batch: Batch, outcomes: Mapping[int, Mapping[Market, bool]]
+) -> None:
+    """Remember which offers delivered, in the transaction that writes the outcome (SC-360)."""
+    known = await read_stats(batch.connection, list(outcomes))
+    changed: dict[int, list[OfferStats]] = {}
+    for offer, markets in outcomes.items():
+        for market, delivered in markets.items():
+            before = known.get((offer, market), OfferStats(market=market, updated=batch.now))
+            after = _delivered(before) if delivered else _failed(before, offer, batch.now)
+            if after != before:
+                changed.setdefault(offer, []).append(after)
+    await write_stats(batch.connection, changed)
+    if not all(all(markets.values()) for markets in outcomes.values()):
+        loop.offers_due = loop.clock.monotonic()
+
+
+def _delivered(stats: OfferStats) -> OfferStats:
+    return replace(stats, failures_in_row=0, backoff_until=None)
+
+
+def _failed(stats: OfferStats, offer: int, now: datetime) -> OfferStats:
+    """Let an offer rest for 30·2^k s, at most 1,800 s, ± 20 % by a hash (SC-360)."""
+    k = stats.failures_in_row
+    wait = min(FIRST_BACKOFF * (1 << min(k, 6)), LONGEST_BACKOFF)
+    share = int.from_bytes(sha256(f"{offer}/{stats.market}/{k}".encode()).digest()[:4]) % 401
+    return replace(
+        stats,
+        available=0,
+        failures_in_row=k + 1,
+        backoff_until=now + wait * (800 + share) / 1000,
+        updated=now,
+    )
+
+
+async def sync_offers(loop: LoopContext) -> None:
+    """Write down what the supplier said it offers, and ask again when that is old."""
+    for answer in loop.calls.offers.returned().values():
+        if isinstance(answer, Exception):
+            loop.failed_call("offers", answer)
+            log.warning("the supplier did not say what it offers", extra={"cause": str(answer)})
+            continue
+        classes = {one.offered_class.name: _offering(one.offered_class) for one in answer}
+        offers = [_offer(one) for one in answer]
+        await loop.catalog.sync(loop.reign.token, list(classes.values()), offers)
+        loop.offers_known = True
+    now = loop.clock.monotonic()
+    if now >= loop.offers_due and loop.calls.offers.send("all", loop.supplier.offers):
+        loop.offers_due = now + loop.pace.offers.total_seconds()
+
+
+async def load_catalog(loop: LoopContext, now: datetime) -> Catalog:
+    """Load the catalog of this moment."""
+    classes, offers = await loop.catalog.load()
+    return Catalog.of(classes, offers, now)
+
+
+def _class_stats(offers: Sequence[Offer], market: Market, now: datetime) -> CandidateStats:
+    """Put the offers of a class together (SC-205, SC-360)."""
+    rooms = [0 if backing_off(one, market, now) else free(one, market) for one in offers]
+    known = [room for room in rooms if room is not None]
+    unknown = len(known) < len(rooms)
+    resting = [one.stats[market].backoff_until for one in offers if backing_off(one, market, now)]
+    ends = [end for end in resting if end is not None]
+    return CandidateStats(
+        available=None if unknown else sum(known),
+        largest_available=None if unknown else max(known, default=0),
+        backoff_until=min(ends) if ends and len(ends) == len(offers) else None,
+        **_measured(offers, market),
+    )
+
+
+def _measured(offers: Sequence[Offer], market: Market) -> dict[str, Any]:
+    """Return the figures that outcomes have taught; the priors stand in for the rest."""
+    merged: dict[str, Any] = {}
+    for offer in offers:
+        if market in offer.stats:
+            merged |= offer.stats[market].stats.get("candidate", {})
+    return merged
+
+
+def _offering(offered: OfferedClass) -> OfferingClass:
+    return OfferingClass(
+        name=offered.name,
+        accelerator=offered.accelerator,
+        form=offered.form,
+        count=offered.count,
+        accelerator_memory_gib=offered.accelerator_memory_gib,
+        vcpus=offered.vcpus,
+        memory_gib=offered.memory_gib,
+        disk_gib=offered.disk_gib,
+        arch=offered.arch,
+        region_class=offered.region_class,
+        gang_capable=offered.gang_capable,
+        rate_on_demand=offered.rate_on_demand,
+        rate_spot=offered.rate_spot,
+        speed=offered.speed,
+        reference_rate=offered.reference_rate,
+    )
+
+
+def _offer(offer: SupplierOffer) -> Offer:
+    return Offer(
+        offering=offer.offered_class.name,
+        instance_type=offer.instance_type,
+        region=offer.region,
+        zone=offer.zone,
+        cost_on_demand=offer.cost_on_demand,
+        cost_spot=offer.cost_spot,
+        increment=offer.increment,
+        minimum=offer.minimum,
+        available=offer.available,
+    )

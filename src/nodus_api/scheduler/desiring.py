@@ -1,0 +1,225 @@
+"""From what is wanted to Attempts: T1 and T19, stops of what is no longer wanted, and ends.
+
+All of it is derived from rows (SC-605): a slot that is Open and empty gets its next epoch,
+first or replacement alike; a live Attempt whose workload or slot is closed is stopped.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import datetime, timedelta
+from uuid import UUID, uuid5
+
+from nodus_api.kernel import events
+from nodus_api.kernel.attempt import AttemptView, Owner, RestorePoint
+from nodus_api.kernel.deadlines import drain_deadline
+from nodus_api.kernel.desired import SlotView, gang_of, slots_to_release, slots_to_start
+from nodus_api.kernel.lifecycle import advance, queue
+from nodus_api.kernel.naming import attempt_name
+from nodus_api.kernel.replacement import resumption, workload_end
+from nodus_api.kernel.spec import WorkloadSpec
+from nodus_api.kernel.vocabulary import (
+    Reason,
+    SlotState,
+    Stage,
+    Trigger,
+    WaitingFor,
+    WorkloadState,
+)
+from nodus_api.scheduler.context import LoopContext
+from nodus_api.storage import due
+from nodus_api.storage.batch import Batch
+from nodus_api.storage.records import AttemptRecord, Slot, Work, Workload
+from nodus_api.storage.workload_store import OccupiedSlot, occupied_slots, restore_points
+
+STOP_ORDER = "stop"
+
+
+async def fill_slots(loop: LoopContext) -> bool:
+    """Give every Open and empty slot its next Attempt, as far as parallelism allows (T1)."""
+    filled = False
+    for uid in await loop.workloads.unfilled(loop.pace.batch):
+        filled |= await _fill(loop, uid)
+    return filled
+
+
+async def _fill(loop: LoopContext, uid: UUID) -> bool:
+    """Fill one workload's slots, at most one batch; the rest comes in the next pass."""
+    found = await loop.workloads.read(uid)
+    if found is None:
+        return False
+    workload, slots = found
+    spec = WorkloadSpec.from_json(workload.kind, workload.spec)
+    names = slots_to_start(spec, _views(slots.values()))[: loop.pace.batch]
+    before = [slots[name].latest for name in names if name in slots]
+    locked = [no for no in before if no is not None]
+    if not names:
+        return False
+    async with loop.attempts.batch(loop.reign.token, locked) as batch:
+        now_slots = await occupied_slots(batch.connection, uid)
+        restores = await restore_points(batch.connection, uid)
+        for name in names:
+            standing = now_slots.get(name) or OccupiedSlot(slot=Slot(workload=uid, slot=name))
+            if standing.live or standing.slot.state is not SlotState.OPEN:
+                continue
+            predecessor = batch.records.get(standing.latest or 0)
+            successor = _next_epoch(
+                workload, spec, standing.slot, predecessor, batch.now, restores.get(name)
+            )
+            batch.put(successor)
+            if predecessor is not None:
+                batch.put(_superseded(predecessor, successor, batch.now))
+    return True
+
+
+def _next_epoch(
+    workload: Workload,
+    spec: WorkloadSpec,
+    slot: Slot,
+    predecessor: AttemptRecord | None,
+    now: datetime,
+    latest: RestorePoint | None,
+) -> AttemptRecord:
+    """T1: the slot's next Attempt, and the slot at its epoch."""
+    epoch = slot.current_epoch + 1
+    start = resumption(predecessor.attempt if predecessor else None, latest, spec=spec)
+    later = slot.not_before if slot.not_before and slot.not_before > now else None
+    gang = gang_of(spec, workload=workload.uid, slot=slot.slot, epoch=epoch)
+    attempt = queue(
+        uid=uuid5(workload.uid, f"{slot.slot}/{epoch}"),
+        project=workload.project,
+        name=attempt_name(workload.name, slot.slot, epoch, workload.uid),
+        workload=workload.uid,
+        slot=slot.slot,
+        epoch=epoch,
+        at=now,
+        gang=gang,
+        resumes=start.resumes,
+        restore=start.restore,
+    )
+    if later is not None:
+        attempt = advance(
+            attempt,
+            events.Waits(at=now, waiting_for=WaitingFor.BACKOFF, message=_backoff(epoch, later)),
+        )
+    owner = Owner(kind=workload.kind, name=workload.name, uid=workload.uid)
+    return AttemptRecord(
+        view=AttemptView(attempt=attempt, owner=owner),
+        slot=replace(slot, current_epoch=epoch),
+        workload=workload,
+        work=Work(next_try=later),
+    )
+
+
+def _backoff(epoch: int, later: datetime) -> str:
+    return f"try {epoch} waits for its backoff, next try at {later:%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _superseded(
+    predecessor: AttemptRecord, successor: AttemptRecord, now: datetime
+) -> AttemptRecord:
+    epoch, name = successor.attempt.epoch, successor.attempt.name
+    moved = predecessor.moved(advance(predecessor.attempt, events.Superseded(at=now, epoch=epoch)))
+    return replace(moved, slot=successor.slot, view=replace(moved.view, successor=name))
+
+
+async def stop_unwanted(loop: LoopContext) -> None:
+    """Stop live Attempts that workload, slot or parallelism no longer want (T16, T17)."""
+    unwanted = await loop.attempts.nos(due.to_stop(loop.pace.placed_at_once))
+    excess = await _excess(loop)
+
+    async def work(batch: Batch) -> None:
+        for no, record in list(batch.records.items()):
+            cause = _cause(record) or ((None, Reason.RELEASED) if no in excess else None)
+            if cause is not None and record.attempt.live and record.attempt.drain is None:
+                batch.put(stop(record, *cause, now=batch.now))
+
+    await loop.in_batches("stop", sorted({*unwanted, *excess}), work)
+
+
+async def _excess(loop: LoopContext) -> set[int]:
+    """Return live Attempts above the parallelism of their workload, the highest slots first."""
+    excess: set[int] = set()
+    for uid in await loop.workloads.crowded(loop.pace.batch):
+        found = await loop.workloads.read(uid)
+        if found is not None:
+            workload, slots = found
+            spec = WorkloadSpec.from_json(workload.kind, workload.spec)
+            names = slots_to_release(spec, _views(slots.values()))
+            excess |= {slots[name].latest or 0 for name in names}
+    return excess
+
+
+def _cause(record: AttemptRecord) -> tuple[Trigger | None, Reason] | None:
+    """Return why an Attempt must stop; None if it is still wanted."""
+    match record.workload.state:
+        case WorkloadState.SUSPENDED:
+            return Trigger.USER, Reason.SUSPENDED
+        case WorkloadState.STOPPED | WorkloadState.DELETED:
+            return Trigger.USER, Reason.STOPPED
+        case WorkloadState.SUCCEEDED | WorkloadState.FAILED:
+            return None, Reason.RELEASED
+        case WorkloadState.ACTIVE:
+            pass
+    if record.slot.state is not SlotState.OPEN or not record.slot.wanted:
+        return None, Reason.RELEASED
+    return None
+
+
+def stop(
+    record: AttemptRecord, trigger: Trigger | None, reason: Reason, *, now: datetime
+) -> AttemptRecord:
+    """Order a stop: at once while queued, else a drain with the spec's grace (SC-013)."""
+    spec = WorkloadSpec.from_json(record.workload.kind, record.workload.spec)
+    grace = timedelta(seconds=spec.stop_grace_seconds)
+    ordered = record.moved(
+        advance(
+            record.attempt,
+            events.StopRequested(
+                at=now, trigger=trigger, reason=reason, deadline=drain_deadline(now, grace)
+            ),
+        )
+    )
+    return end_unstarted(with_stop_order(ordered, grace), now)
+
+
+def with_stop_order(record: AttemptRecord, grace: timedelta) -> AttemptRecord:
+    """Put the order to stop on every lease, where the answers to reports take it from."""
+    order = {"kind": STOP_ORDER, "graceMs": grace // timedelta(milliseconds=1)}
+    for tenancy in record.held:
+        ordered = replace(tenancy.lease, orders=(order,))
+        record = record.with_tenancy(replace(tenancy, lease=ordered))
+    return record
+
+
+def end_unstarted(record: AttemptRecord, now: datetime) -> AttemptRecord:
+    """End a drain whose program cannot have started: no machine asked for, or no start granted."""
+    attempt = record.attempt
+    if attempt.drain is None:
+        return record
+    never_asked = all(one.machine.tries == 0 for one in record.held)
+    not_granted = not any(one.lease.won for one in record.held)
+    acquiring = attempt.stage is Stage.ACQUIRING and never_asked
+    starting = attempt.stage is Stage.STARTING and not_granted
+    if acquiring or starting:
+        return record.moved(advance(attempt, events.StopCompleted(at=now)))
+    return record
+
+
+async def end_workloads(loop: LoopContext) -> bool:
+    """End workloads whose slots are all decided (SC-101, SC-802)."""
+    ended = False
+    for uid in await loop.workloads.undecided(loop.pace.batch):
+        async with loop.workloads.edit(loop.reign.token, uid) as edit:
+            workload = edit.workload
+            if workload is None or workload.state is not WorkloadState.ACTIVE:
+                continue
+            spec = WorkloadSpec.from_json(workload.kind, workload.spec)
+            state = workload_end(spec, [one.slot.state for one in edit.slots.values()])
+            if state is not None:
+                await edit.put(replace(workload, state=state, ended=edit.now))
+                ended = True
+    return ended
+
+
+def _views(slots: Iterable[OccupiedSlot]) -> list[SlotView]:
+    return [SlotView(slot=one.slot.slot, state=one.slot.state, live=one.live) for one in slots]

@@ -1,0 +1,41 @@
+"""T7: what a supplier's word that a machine runs does to its Attempt."""
+
+from dataclasses import replace
+from datetime import datetime
+
+from nodus_api.kernel import events
+from nodus_api.kernel.deadlines import STARTING_LIMIT
+from nodus_api.kernel.lifecycle import advance
+from nodus_api.kernel.vocabulary import MachineState, Stage
+from nodus_api.scheduler.desiring import end_unstarted
+from nodus_api.storage.records import AttemptRecord, Tenancy
+from nodus_api.suppliers.supplier import MachineCondition, MachineView
+
+
+def seen(view: MachineView) -> bool:
+    """Whether the machine has been granted: it runs, or it ran and what ended it is evidence."""
+    return view.condition is not MachineCondition.PENDING
+
+
+def granted(
+    record: AttemptRecord, tenancy: Tenancy, view: MachineView, now: datetime
+) -> AttemptRecord:
+    """T7, and the end of a drain that waited for the grant, in one transaction (SC-006a)."""
+    attempt = record.attempt
+    since = min(view.billing_start or now, now)
+    if attempt.stage is Stage.ACQUIRING:
+        attempt = advance(attempt, events.CapacityGranted(at=now, billing_start=since))
+    start = attempt.billing_start or since
+    machine = replace(
+        tenancy.machine,
+        state=MachineState.GRANTED,
+        handle=view.handle,
+        address=view.address,
+        granted=now,
+        billing_start=max(start, tenancy.machine.requested.replace(microsecond=0)),
+        gone_seen=None,
+        next_try=None,
+    )
+    work = replace(record.work, limit_at=start + STARTING_LIMIT, watermark=now)
+    moved = replace(record.moved(attempt), work=work)
+    return end_unstarted(moved.with_tenancy(replace(tenancy, machine=machine)), now)

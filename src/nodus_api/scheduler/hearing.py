@@ -1,0 +1,223 @@
+"""What runners say, applied to their Attempts: in order of n, each once (SC-641, SC-606 step 7).
+
+The final report may come by the network or be read from the machine (SC-644); both are
+an `Ending` here, and take the same way.
+"""
+
+import logging
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from nodus_api.kernel import events
+from nodus_api.kernel.errors import IllegalTransition
+from nodus_api.kernel.lifecycle import advance, clamped
+from nodus_api.kernel.spec import WorkloadSpec
+from nodus_api.kernel.vocabulary import MachineState, Reason, Stage, Trigger
+from nodus_api.scheduler.context import LoopContext
+from nodus_api.storage import due
+from nodus_api.storage.batch import Batch
+from nodus_api.storage.records import AttemptRecord, Report, Tenancy
+from nodus_api.storage.report_store import waiting_reports
+from nodus_api.suppliers.supplier import ExitRecord
+
+log = logging.getLogger(__name__)
+
+_START_FAULTS = {
+    "ImagePullFailed": Reason.IMAGE_PULL_FAILED,
+    "StartFailed": Reason.START_FAILED,
+    "RestoreFailed": Reason.RESTORE_FAILED,
+    "CheckpointUnavailable": Reason.CHECKPOINT_UNAVAILABLE,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """How a program ended. `started` is None if it never did; `stopped`: after a stop signal."""
+
+    at: datetime
+    exit_code: int | None
+    signal: int | None = None
+    oom: bool = False
+    started: datetime | None = None
+    stopped: bool = False
+    error: str | None = None
+
+    @classmethod
+    def reported(cls, report: Report) -> "Ending":
+        """Read the report `exited`; its ages count back from its receipt (SC-615)."""
+        body = report.body
+        start_age = body.get("startAgeMs")
+        return cls(
+            at=report.event_at,
+            exit_code=body.get("exitCode"),
+            signal=body.get("signal"),
+            oom=bool(body.get("oom", False)),
+            started=None if start_age is None else report.received - _ms(start_age),
+            stopped=body.get("stopAgeMs") is not None,
+            error=body.get("error"),
+        )
+
+    @classmethod
+    def recorded(cls, record: ExitRecord, now: datetime) -> "Ending":
+        """Read what the supplier found on the machine; its clock may be off (SC-615)."""
+        at = min(record.at, now)
+        started = record.started_age
+        return cls(
+            at=at - timedelta(seconds=record.exit_age),
+            exit_code=record.exit_code,
+            signal=record.signal,
+            oom=record.oom,
+            started=None if started is None else at - timedelta(seconds=started),
+            stopped=record.stop_age is not None,
+            error=record.error,
+        )
+
+
+async def apply_reports(loop: LoopContext) -> bool:
+    """Apply every report that waits; return whether there was one."""
+    nos = await loop.attempts.nos(due.reported())
+
+    async def work(batch: Batch) -> None:
+        waiting = await waiting_reports(batch.connection, list(batch.records))
+        for record in list(batch.records.values()):
+            for tenancy in record.tenancies:
+                for report in waiting.get(tenancy.machine.no or 0, ()):
+                    record = _apply(loop, record, report, batch.now)
+                    batch.reported.add(report.machine)
+            batch.put(record)
+
+    await loop.in_batches("reports", nos, work)
+    return bool(nos)
+
+
+def _apply(
+    loop: LoopContext, record: AttemptRecord, report: Report, now: datetime
+) -> AttemptRecord:
+    """Apply one report, or drop it: a replay, or one that its Attempt has outlived."""
+    tenancy = next(one for one in record.tenancies if one.machine.no == report.machine)
+    lease = tenancy.lease
+    if not tenancy.open or report.fence != lease.fence or report.n <= lease.last_report:
+        return record
+    heard = replace(tenancy, lease=replace(tenancy.lease, last_report=report.n))
+    record = record.with_tenancy(heard)
+    if not record.attempt.live:
+        return record
+    try:
+        return _hear(loop, record, heard, report, now)
+    except IllegalTransition as error:
+        loop.metrics.dropped.labels(event=report.kind).inc()
+        log.warning(
+            "a runner's report contradicts its attempt and is dropped",
+            extra={"attempt": record.attempt.name, "kind": report.kind, "cause": str(error)},
+        )
+        return record
+
+
+def _hear(
+    loop: LoopContext, record: AttemptRecord, tenancy: Tenancy, report: Report, now: datetime
+) -> AttemptRecord:
+    at = min(report.event_at, now)
+    match report.kind:
+        case "registered":
+            return _registered(loop, record, tenancy, report, at)
+        case "canStart":
+            return _may_start(record, tenancy)
+        case "started":
+            return started(loop, record, at, restore_bytes=report.body.get("restoreBytes"))
+        case "heartbeat":
+            return _move(loop, record, events.Heartbeat(at=at))
+        case "notice":
+            return record  # a supplier's notice comes by the supplier
+        case "exited":
+            return ended(loop, record, Ending.reported(report), now)
+        case _:
+            return _move(loop, record, events.Heartbeat(at=at))
+
+
+def _registered(
+    loop: LoopContext, record: AttemptRecord, tenancy: Tenancy, report: Report, at: datetime
+) -> AttemptRecord:
+    """T9, or T12 if the machine failed its checks."""
+    failed = report.body.get("checks", {}).get("failed")
+    if failed:
+        lost = events.CapacityLost(
+            at=at, trigger=Trigger.READINESS_FAILED, reason=Reason.READINESS_FAILED
+        )
+        return _move(loop, record, lost)
+    pull = report.body.get("pullMs")
+    event = events.Registered(at=at, pull_seconds=None if pull is None else int(pull) // 1000)
+    if tenancy.machine.state is MachineState.GRANTED:
+        machine = replace(tenancy.machine, state=MachineState.REGISTERED, registered=at)
+        record = record.with_tenancy(replace(tenancy, machine=machine))
+    return _move(loop, record, event)
+
+
+def _may_start(record: AttemptRecord, tenancy: Tenancy) -> AttemptRecord:
+    """The start CAS: the first machine that asks wins, and none while a stop is ordered (SC-341).
+
+    The statement that writes it, `win_start`, looks again.
+    """
+    attempt = record.attempt
+    wanted = attempt.stage is Stage.STARTING and attempt.drain is None
+    taken = any(one.lease.won for one in record.tenancies)
+    if not wanted or taken or attempt.registered is None:
+        return record
+    return record.with_tenancy(replace(tenancy, lease=replace(tenancy.lease, won=True)))
+
+
+def started(
+    loop: LoopContext, record: AttemptRecord, at: datetime, *, restore_bytes: int | None = None
+) -> AttemptRecord:
+    """T10; the limit is now the program's own (limits.maxDurationSeconds)."""
+    event = events.CommandStarted(at=at, restore_bytes=restore_bytes)
+    record = _move(loop, record, event)
+    spec = WorkloadSpec.from_json(record.workload.kind, record.workload.spec)
+    longest = spec.limits.max_duration_seconds
+    begun = record.attempt.command_started or at
+    limit = None if longest is None else begun + timedelta(seconds=longest)
+    return replace(record, work=replace(record.work, limit_at=limit))
+
+
+def ended(loop: LoopContext, record: AttemptRecord, ending: Ending, now: datetime) -> AttemptRecord:
+    """T11, T13, T14, T15 or T17; T10 before it if only the ending tells of the start (SC-644)."""
+    at = min(ending.at, now)
+    attempt = record.attempt
+    if attempt.stage is Stage.STARTING and ending.started is not None:
+        record = started(loop, record, min(ending.started, at))
+        attempt = record.attempt
+    if attempt.stage is Stage.STARTING:
+        return _never_started(loop, record, ending, at)
+    if ending.exit_code is None and ending.signal is None:  # no end of a program that ran
+        return _move(loop, record, events.RunFault(at=at, reason=Reason.INTERNAL_ERROR))
+    return _move(
+        loop,
+        record,
+        events.Exited(
+            at=at,
+            exit_code=ending.exit_code or 0,
+            signal=ending.signal,
+            oom=ending.oom,
+            stopped=ending.stopped,
+        ),
+    )
+
+
+def _never_started(
+    loop: LoopContext, record: AttemptRecord, ending: Ending, at: datetime
+) -> AttemptRecord:
+    """The runner ended before the program: a stop it obeyed, or a start that failed."""
+    if record.attempt.drain is not None and ending.error is None:
+        return _move(loop, record, events.StopCompleted(at=at))
+    reason = _START_FAULTS.get(ending.error or "", Reason.INTERNAL_ERROR)
+    return _move(loop, record, events.StartFault(at=at, reason=reason))
+
+
+def _move(loop: LoopContext, record: AttemptRecord, event: events.Event) -> AttemptRecord:
+    if clamped(record.attempt, event):
+        loop.metrics.clamped.labels(event=type(event).__name__).inc()
+    return record.moved(advance(record.attempt, event))
+
+
+def _ms(value: Any) -> timedelta:
+    return timedelta(milliseconds=float(value))

@@ -1,0 +1,194 @@
+"""The scheduler: passes over the rows, each step committing on its own (SC-605, SC-606)."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+
+from nodus_api.attempts import render
+from nodus_api.clock import Clock
+from nodus_api.scheduler.accruing import accrue
+from nodus_api.scheduler.acquiring import request_machines
+from nodus_api.scheduler.catalog import sync_offers
+from nodus_api.scheduler.context import Calls, LoopContext, Pace
+from nodus_api.scheduler.desiring import end_workloads, fill_slots, stop_unwanted
+from nodus_api.scheduler.hearing import apply_reports
+from nodus_api.scheduler.intake import take_commands
+from nodus_api.scheduler.lease import Leadership
+from nodus_api.scheduler.metrics import LoopMetrics
+from nodus_api.scheduler.observing import Watch, observe_machines
+from nodus_api.scheduler.placing import place_queued
+from nodus_api.scheduler.releasing import release, sweep_orphans
+from nodus_api.scheduler.timing import apply_deadlines, pass_orders_on
+from nodus_api.storage.attempt_store import AttemptStore
+from nodus_api.storage.catalog_store import CatalogStore
+from nodus_api.storage.engine import Database
+from nodus_api.storage.errors import FencedOff, StorageUnavailable
+from nodus_api.storage.leader_store import LeaderStore, Reign
+from nodus_api.storage.machine_store import MachineStore
+from nodus_api.storage.workload_store import WorkloadStore
+from nodus_api.suppliers.supplier import Supplier
+from nodus_api.tasks import end, spawn
+
+log = logging.getLogger(__name__)
+
+SHORTEST_WAIT = 0.05
+
+Step = Callable[[], Awaitable[object]]
+
+
+class Scheduler:
+    """One scheduler process's loop: leads, or stands by until it can.
+
+    `holder` names the process in table `leader`. Everything it needs to go on after a
+    crash is in the rows.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        supplier: Supplier,
+        clock: Clock,
+        *,
+        holder: str = "nodus",
+        pace: Pace | None = None,
+        metrics: LoopMetrics | None = None,
+    ) -> None:
+        self._database = database
+        self._supplier = supplier
+        self._clock = clock
+        self._holder = holder
+        self._pace = pace or Pace()
+        self.metrics = metrics or LoopMetrics()
+        self._wake = asyncio.Event()
+        self.leading = False
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Lead or stand by until `stop` is set; what a pass has begun is cancelled then."""
+        leadership = Leadership(
+            LeaderStore(self._database),
+            self._clock,
+            holder=self._holder,
+            reign=self._rule,
+            wake=self._wake.set,
+        )
+        await leadership.run(stop)
+
+    def wake(self) -> None:
+        """Begin the next pass at once."""
+        self._wake.set()
+
+    def passes(self, reign: Reign) -> "Passes":
+        """Return the passes of one reign."""
+        return Passes(
+            LoopContext(
+                reign=reign,
+                attempts=AttemptStore(self._database, render),
+                workloads=WorkloadStore(self._database),
+                machines=MachineStore(self._database),
+                catalog=CatalogStore(self._database, self._supplier.name),
+                supplier=self._supplier,
+                clock=self._clock,
+                metrics=self.metrics,
+                calls=Calls(self._pace, self._wake.set),
+                pace=self._pace,
+            )
+        )
+
+    async def _rule(self, reign: Reign) -> None:
+        """Make passes for as long as the lead is held: woken, due, or each 5 s in full."""
+        passes = self.passes(reign)
+        self.leading = True
+        self.metrics.leader.set(1)
+        full_at = self._clock.monotonic()
+        try:
+            while True:
+                self._wake.clear()
+                full = self._clock.monotonic() >= full_at
+                if full:
+                    full_at = self._clock.monotonic() + self._pace.full_pass.total_seconds()
+                again = await passes.once(full=full)
+                if not again:
+                    await self._wait(await passes.until_next(), full_at)
+        finally:
+            self.leading = False
+            self.metrics.leader.set(0)
+            await passes.loop.calls.close()
+
+    async def _wait(self, due_seconds: float | None, full_at: float) -> None:
+        """Wait until a wake-up, until a row's own time, or until the next full pass."""
+        seconds = full_at - self._clock.monotonic()
+        if due_seconds is not None:
+            seconds = min(seconds, due_seconds)
+        if seconds <= 0 or self._wake.is_set():
+            return
+        woken = spawn("wake-up of the loop", self._wake.wait())
+        pause = spawn("pause of the loop", self._clock.sleep(max(seconds, SHORTEST_WAIT)))
+        try:
+            await asyncio.wait({woken, pause}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await end(woken)
+            await end(pause)
+
+
+@dataclass(slots=True)
+class Passes:
+    """The passes of one reign over the rows."""
+
+    loop: LoopContext
+    watch: Watch = field(default_factory=Watch)
+
+    async def once(self, *, full: bool = True) -> bool:
+        """Make one pass; return whether it left work for an earlier step of the next.
+
+        An error of one step never ends the pass; losing the lead or the database does.
+        Only a full pass observes machines and brings the bills up to date.
+        """
+        loop = self.loop
+        again = False
+        for name, step in self._steps(full):
+            with loop.metrics.step_seconds.labels(step=name).time():
+                answer = await self._step(name, step)
+            again |= answer is True and name in _LEAVES_WORK
+        loop.metrics.passes.inc()
+        return again
+
+    async def until_next(self) -> float | None:
+        """Return the seconds until a row's own time comes; None if none is set."""
+        wait = await self.loop.attempts.until_next()
+        return None if wait is None else wait.total_seconds()
+
+    def _steps(self, full: bool) -> Sequence[tuple[str, Step]]:
+        loop = self.loop
+        steps: list[tuple[str, Step, bool]] = [
+            ("intake", lambda: take_commands(loop), True),
+            ("stop", lambda: stop_unwanted(loop), True),
+            ("fill", lambda: fill_slots(loop), True),
+            ("offers", lambda: sync_offers(loop), True),
+            ("place", lambda: place_queued(loop), True),
+            ("request", lambda: request_machines(loop), True),
+            ("signal", lambda: pass_orders_on(loop), True),
+            ("reports", lambda: apply_reports(loop), True),
+            ("observe", lambda: observe_machines(loop, self.watch, look=full), True),
+            ("deadlines", lambda: apply_deadlines(loop, self.watch.running), True),
+            ("end", lambda: end_workloads(loop), True),
+            ("replace", lambda: fill_slots(loop), True),
+            ("release", lambda: release(loop), True),
+            ("accrue", lambda: accrue(loop), full),
+            ("sweep", lambda: sweep_orphans(loop), True),
+        ]
+        return [(name, step) for name, step, wanted in steps if wanted]
+
+    async def _step(self, name: str, step: Step) -> object:
+        try:
+            return await step()
+        except (FencedOff, StorageUnavailable):
+            raise
+        except Exception:
+            self.loop.metrics.failed_steps.labels(step=name).inc()
+            log.exception("a step of the pass failed", extra={"step": name})
+            return None
+
+
+_LEAVES_WORK = frozenset({"end", "replace", "release"})
+"""Steps whose work is taken up by an earlier step of the next pass."""

@@ -1,0 +1,192 @@
+"""Where queued Attempts go: T2 to T5 (SC-606 step 4).
+
+Claim and decision stand in one transaction, so a crash between them leaves nothing, and
+an Attempt that finds no offering costs no revision unless its reasons changed.
+"""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from nodus_api.kernel import events
+from nodus_api.kernel.deadlines import ACQUIRE_LIMIT
+from nodus_api.kernel.lifecycle import advance
+from nodus_api.kernel.placement import (
+    Decision,
+    FailedAcquisition,
+    LostCandidate,
+    Outcome,
+    PlacementRequest,
+    place,
+)
+from nodus_api.kernel.replacement import needs_on_demand
+from nodus_api.kernel.spec import WorkloadSpec
+from nodus_api.kernel.vocabulary import Market, Stage, WaitingFor, WorkloadState
+from nodus_api.scheduler.catalog import Catalog, load_catalog
+from nodus_api.scheduler.context import LoopContext
+from nodus_api.scheduler.intents import intended
+from nodus_api.scheduler.settling import counters_of
+from nodus_api.storage import due
+from nodus_api.storage.batch import Batch
+from nodus_api.storage.records import AttemptRecord, Decided
+
+
+async def place_queued(loop: LoopContext) -> bool:
+    """Place a batch of queued Attempts; return whether any machine was intended."""
+    if not loop.offers_known:
+        return False  # to an empty catalog everything is unplaceable for ever
+    nos = await loop.attempts.nos(due.placeable(loop.pace.placed_at_once))
+    if not nos:
+        return False
+    room = _Room(await load_catalog(loop, await loop.attempts.now()))
+
+    async def work(batch: Batch) -> None:
+        catalog = room.catalog
+        for record in list(batch.records.values()):
+            catalog = _place_one(loop, batch, record, catalog)
+        room.catalog = catalog
+
+    await loop.in_batches("place", nos, work)
+    return room.catalog.snapshot.taken != {}
+
+
+class _Room:
+    """The catalog, less what earlier transactions of this step have taken (SC-371)."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self.catalog = catalog
+
+
+def _place_one(loop: LoopContext, batch: Batch, record: AttemptRecord, catalog: Catalog) -> Catalog:
+    """Move one Attempt by what placement decides; return what is left of the catalog."""
+    now = batch.now
+    if not _may_place(record, now):
+        return catalog
+    spec = WorkloadSpec.from_json(record.workload.kind, record.workload.spec)
+    claimed = _claimed(record, spec, now)
+    request = _request(claimed, spec, catalog)
+    decision = place(request, catalog.snapshot, now)
+    moved, catalog = _decided(loop, claimed, decision, catalog, now)
+    batch.put(moved)
+    if moved.view.placement != record.view.placement and record.no is not None:
+        batch.decided.append(_kept(record.no, request, decision, now))
+    return catalog
+
+
+def _may_place(record: AttemptRecord, now: datetime) -> bool:
+    """Whether the Attempt is still queued, wanted, and past its backoff (T2)."""
+    queued = record.attempt.stage in (Stage.PENDING, Stage.PLACING)
+    wanted = record.workload.state is WorkloadState.ACTIVE
+    backoff = record.slot.not_before
+    return queued and wanted and (backoff is None or backoff <= now)
+
+
+def _claimed(record: AttemptRecord, spec: WorkloadSpec, now: datetime) -> AttemptRecord:
+    if record.attempt.stage is Stage.PLACING:
+        return record
+    deadline = now + timedelta(seconds=spec.limits.start_deadline_seconds)
+    return record.moved(advance(record.attempt, events.Claimed(at=now, start_deadline=deadline)))
+
+
+def _request(record: AttemptRecord, spec: WorkloadSpec, catalog: Catalog) -> PlacementRequest:
+    attempt = record.attempt
+    return PlacementRequest.of(
+        spec,
+        cursor=attempt.restore.cursor if attempt.restore else None,
+        resumes=attempt.resumes,
+        start_deadline=attempt.start_deadline,
+        lost=tuple(
+            LostCandidate(
+                offering=one["offering"],
+                market=Market(one["market"]),
+                at=datetime.fromisoformat(one["at"]),
+            )
+            for one in record.slot.lost_candidates
+        ),
+        failed=_failed_acquisitions(record, catalog),
+        on_demand_only=needs_on_demand(counters_of(record.slot), spec.placement.interruptible),
+    )
+
+
+def _failed_acquisitions(record: AttemptRecord, catalog: Catalog) -> tuple[FailedAcquisition, ...]:
+    """Return the candidates that did not deliver in this Attempt (SC-332)."""
+    failed = []
+    for tenancy in record.tenancies:
+        machine = tenancy.machine
+        until = catalog.backoff_until(machine.offer, machine.market)
+        if not tenancy.open and until is not None:
+            failed.append(
+                FailedAcquisition(offering=machine.offering, market=machine.market, until=until)
+            )
+    return tuple(failed)
+
+
+def _decided(
+    loop: LoopContext, record: AttemptRecord, decision: Decision, catalog: Catalog, now: datetime
+) -> tuple[AttemptRecord, Catalog]:
+    match decision.outcome:
+        case Outcome.PLACED:
+            return _placed(loop, record, decision, catalog, now)
+        case Outcome.WAITING:
+            return _waits(record, decision, now), catalog
+        case Outcome.UNPLACEABLE:
+            ended = advance(record.attempt, events.Unplaceable(at=now))
+            return _shown(record.moved(ended), decision), catalog
+
+
+def _placed(
+    loop: LoopContext, record: AttemptRecord, decision: Decision, catalog: Catalog, now: datetime
+) -> tuple[AttemptRecord, Catalog]:
+    """T3: the placement and the intent of its machine, in one transaction (SC-608)."""
+    assert decision.chosen is not None  # noqa: S101 - Placed has a choice
+    candidate = decision.chosen.candidate
+    offer = catalog.choose(candidate.key, now)
+    if offer is None or offer.no is None:
+        raise LookupError(f"no offer of {candidate.offering.name} has the room its class shows")
+    tenancy = intended(
+        record,
+        loop.reign,
+        offer=offer.no,
+        offering=candidate.offering.name,
+        market=candidate.market,
+        rate=candidate.rate,
+        now=now,
+    )
+    placed = record.moved(advance(record.attempt, events.Placed(at=now))).with_tenancy(tenancy)
+    work = replace(record.work, next_try=None, limit_at=now + ACQUIRE_LIMIT)
+    return (
+        _shown(replace(placed, work=work), decision),
+        catalog.after_taking(candidate.key, offer),
+    )
+
+
+def _waits(record: AttemptRecord, decision: Decision, now: datetime) -> AttemptRecord:
+    """T4: say why it waits, and when it is tried again."""
+    waiting = record.moved(
+        advance(
+            record.attempt,
+            events.NoOffering(
+                at=now,
+                waiting_for=decision.waiting_for or WaitingFor.CAPACITY,
+                message=decision.waiting_message or "",
+                until=decision.next_try,
+            ),
+        )
+    )
+    work = replace(record.work, next_try=decision.next_try, limit_at=None)
+    return _shown(replace(waiting, work=work), decision)
+
+
+def _shown(record: AttemptRecord, decision: Decision) -> AttemptRecord:
+    return replace(record, view=replace(record.view, placement=decision.placement))
+
+
+def _kept(no: int, request: PlacementRequest, decision: Decision, now: datetime) -> Decided:
+    return Decided(
+        attempt=no,
+        at=now,
+        request=request.to_json(),
+        snapshot_id=decision.snapshot_id,
+        result_hash=decision.result_hash,
+        top=tuple(decision.top_to_json()),
+        counters=decision.counters,
+    )

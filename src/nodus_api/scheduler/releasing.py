@@ -1,0 +1,189 @@
+"""Machines leave: deletion, its proof, T18, and the sweep for what nobody uses (SC-610, SC-611)."""
+
+import logging
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import partial
+
+from nodus_api.kernel import events
+from nodus_api.kernel.lifecycle import advance
+from nodus_api.kernel.vocabulary import MachineState, WaitingFor
+from nodus_api.scheduler.context import LoopContext
+from nodus_api.scheduler.desiring import end_unstarted
+from nodus_api.scheduler.settling import billed
+from nodus_api.storage import due
+from nodus_api.storage.batch import Batch
+from nodus_api.storage.machine_store import Sighting
+from nodus_api.storage.records import AttemptRecord, Tenancy
+from nodus_api.suppliers.supplier import (
+    DeletionObservation,
+    MachineCondition,
+    MachineView,
+    Verdict,
+)
+
+log = logging.getLogger(__name__)
+
+LOOKS_APART = timedelta(seconds=5)
+"""Between the two looks that prove a deletion, where it is not synchronous (SC-610)."""
+LONGEST_WAIT = timedelta(minutes=5)
+ABSENCE_APART = timedelta(seconds=30)
+"""Between the two looks that prove that a machine without a handle never was (SC-609)."""
+ALERT_AFTER = timedelta(minutes=15)
+
+
+async def release(loop: LoopContext) -> bool:
+    """Delete what is to leave and prove it gone; return whether anything became Gone."""
+    looks = loop.calls.deletes.returned()
+    sightings = await loop.machines.releasing(loop.pace.batch, answered=list(looks))
+    gone: set[int] = set()
+
+    async def work(batch: Batch) -> None:
+        for record in list(batch.records.values()):
+            for tenancy in record.tenancies:
+                look = looks.get(tenancy.machine.no or 0)
+                if look is not None and tenancy.machine.state is MachineState.RELEASING:
+                    record = _after_look(loop, record, tenancy, look, batch.now)
+            record = _prove(record, batch.now)
+            gone.update(_gone(record) - _gone(batch.loaded[record.no or 0]))
+            batch.put(record)
+
+    answered = {one.attempt for one in sightings if one.no in looks}
+    await loop.in_batches("release", sorted(answered), work)
+    for one in sightings:
+        if one.no not in looks:
+            loop.calls.deletes.send(one.no, partial(_look, loop, one))
+    if gone:
+        await _hasten(loop)
+    return bool(gone)
+
+
+async def _hasten(loop: LoopContext) -> None:
+    """Capacity came back: let those who wait for it try again at once."""
+    loop.offers_due = loop.clock.monotonic()
+
+    async def work(batch: Batch) -> None:
+        for record in list(batch.records.values()):
+            if record.attempt.waiting_for is WaitingFor.CAPACITY:
+                batch.put(replace(record, work=replace(record.work, next_try=None)))
+
+    nos = await loop.attempts.nos(due.waiting_for_capacity(loop.pace.batch))
+    await loop.in_batches("hasten", nos, work)
+
+
+async def _look(loop: LoopContext, sighting: Sighting) -> DeletionObservation:
+    """Delete (idempotent) and look once whether the machine is gone."""
+    handle = sighting.handle
+    if handle is None:
+        view = await loop.supplier.find(sighting.key)
+        if view is None:
+            return DeletionObservation(verdict=Verdict.GONE)
+        handle = view.handle
+    return await _delete(loop, handle)
+
+
+def _after_look(
+    loop: LoopContext,
+    record: AttemptRecord,
+    tenancy: Tenancy,
+    look: DeletionObservation | Exception,
+    now: datetime,
+) -> AttemptRecord:
+    machine = tenancy.machine
+    if isinstance(look, Exception):
+        loop.failed_call("delete", look)
+        log.warning(
+            "a machine could not be deleted and is tried again",
+            extra={"attempt": record.attempt.name, "cause": str(look)},
+        )
+    if isinstance(look, Exception) or look.verdict is not Verdict.GONE:
+        return record.with_tenancy(_later(tenancy, now))
+    at = min(look.at or now, now)
+    first = machine.gone_seen or at
+    apart = LOOKS_APART
+    if machine.handle is None:
+        apart = ABSENCE_APART + loop.supplier.caps.visibility_delay
+    at_once = loop.supplier.caps.sync_delete and machine.handle is not None
+    if not at_once and (machine.gone_seen is None or now - first < apart):
+        waiting = replace(machine, gone_seen=first, next_try=max(now, first + apart))
+        return record.with_tenancy(replace(tenancy, machine=waiting))
+    gone = replace(machine, state=MachineState.GONE, gone=first, next_try=None)
+    lease = tenancy.lease if not tenancy.open else replace(tenancy.lease, released=now)
+    return record.with_tenancy(Tenancy(machine=gone, lease=lease))
+
+
+def _later(tenancy: Tenancy, now: datetime) -> Tenancy:
+    """Try again after 1 s, 2 s, 4 s … 5 min, for ever (SC-610)."""
+    machine = tenancy.machine
+    wait = min(timedelta(seconds=1) * (1 << min(machine.tries, 9)), LONGEST_WAIT)
+    if machine.releasing is not None and now - machine.releasing > ALERT_AFTER:
+        log.error("a machine is not gone 15 minutes after its release", extra={"key": machine.key})
+    moved = replace(machine, tries=machine.tries + 1, next_try=now + wait, gone_seen=None)
+    return replace(tenancy, machine=moved)
+
+
+def _prove(record: AttemptRecord, now: datetime) -> AttemptRecord:
+    """T18 once every machine of an ended Attempt is gone; the billed one's time counts (SC-342)."""
+    attempt = record.attempt
+    if attempt.live:
+        return end_unstarted(record, now)
+    all_gone = all(one.machine.state is MachineState.GONE for one in record.tenancies)
+    if not record.tenancies or not all_gone or attempt.deletion_proven is not None:
+        return record
+    payer = billed(record)
+    times = [one.machine.gone for one in ([payer] if payer else record.tenancies)]
+    at = max((time for time in times if time is not None), default=now)
+    return record.moved(advance(attempt, events.DeletionProven(at=at)))
+
+
+def _gone(record: AttemptRecord) -> set[int]:
+    return {
+        one.machine.no or 0 for one in record.tenancies if one.machine.state is MachineState.GONE
+    }
+
+
+async def sweep_orphans(loop: LoopContext) -> None:
+    """Delete machines of this installation that no row wants (SC-611).
+
+    A machine without a row, or whose row is Gone: its intent was committed before it was
+    made, so nothing that is still wanted can look like this.
+    """
+    for handle, look in loop.calls.orphans.returned().items():
+        if not isinstance(look, Exception) and look.verdict is Verdict.GONE:
+            await _note_orphan(loop, handle, "deleted", gone=True)
+    for answer in loop.calls.lists.returned().values():
+        if isinstance(answer, Exception):
+            loop.failed_call("list", answer)
+            continue
+        states = await loop.machines.states([view.key for view in answer])
+        for view in answer:
+            if states.get(view.key, MachineState.GONE) == MachineState.GONE:
+                cause = "its row is Gone" if view.key in states else "no row"
+                loop.metrics.orphans.inc()
+                log.warning("a machine without a use is deleted", extra={"handle": view.handle})
+                await _note_orphan(loop, view.handle, cause, gone=False)
+                loop.calls.orphans.send(view.handle, partial(_delete, loop, view.handle))
+    now = loop.clock.monotonic()
+    if now >= loop.sweep_due and loop.calls.lists.send("owned", partial(_owned, loop)):
+        loop.sweep_due = now + loop.pace.sweep.total_seconds()
+
+
+async def _owned(loop: LoopContext) -> list[MachineView]:
+    """List the machines tagged with this installation; others are never touched."""
+    installation = loop.reign.installation
+    return [
+        view
+        async for view in loop.supplier.list_owned(installation)
+        if view.installation == installation and view.condition is not MachineCondition.GONE
+    ]
+
+
+async def _note_orphan(loop: LoopContext, handle: str, cause: str, *, gone: bool) -> None:
+    await loop.machines.record_orphan(
+        loop.reign.token, supplier=loop.supplier.name, handle=handle, cause=cause, gone=gone
+    )
+
+
+async def _delete(loop: LoopContext, handle: str) -> DeletionObservation:
+    await loop.supplier.delete(handle)
+    return await loop.supplier.prove_deleted(handle)

@@ -1,0 +1,174 @@
+"""Where runners report: `POST /runner/v1/report` (SC-640, SC-641, SC-645).
+
+Any scheduler process takes reports in, leader or standby; only the leader applies them. The
+answer is made from the lease, so a start is granted by a later answer than the one that asked.
+"""
+
+import asyncio
+import logging
+import socket
+import ssl
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from nodus_api.metav1.errors import (
+    APIError,
+    BadRequest,
+    GroupResource,
+    InternalError,
+    MethodNotAllowed,
+    NotFound,
+    ServiceUnavailable,
+    StaleEpoch,
+    Unauthorized,
+)
+from nodus_api.scheduler.intents import token_hash
+from nodus_api.scheduler.listening import Receive, Reply, Scope, Send, read_body, serve
+from nodus_api.scheduler.metrics import LoopMetrics
+from nodus_api.storage.errors import StorageError
+from nodus_api.storage.report_store import GivenReport, ReportStore, Standing
+
+log = logging.getLogger(__name__)
+
+PATH = "/runner/v1/report"
+BODY_LIMIT = 64 * 1024
+RETRY_MS = 200
+"""When a runner whose start is not granted yet asks again."""
+
+_LONGEST_AGE_MS = 10 * 365 * 86_400_000
+_RESOURCE = GroupResource(group="", resource="reports")
+
+
+class ReportBody(BaseModel):
+    """A report as a runner sends it; what a kind carries beyond this is kept as it is."""
+
+    model_config = ConfigDict(extra="allow", strict=True, frozen=True)
+
+    attempt: Annotated[UUID, Field(strict=False)]
+    epoch: int = Field(ge=1)
+    n: int = Field(ge=1, lt=2**63)
+    kind: Literal[
+        "registered", "canStart", "started", "heartbeat", "checkpoint", "notice", "exited"
+    ]
+    age_ms: float = Field(alias="ageMs", ge=0, le=_LONGEST_AGE_MS, strict=False)
+
+
+class ReportServer:
+    """The ASGI application for reports; `wake` tells the leader that one waits.
+
+    A heartbeat wakes nobody: the next full pass is soon enough.
+    """
+
+    def __init__(
+        self,
+        store: ReportStore,
+        *,
+        wake: Callable[[], Any],
+        metrics: LoopMetrics,
+        new_id: Callable[[], UUID],
+    ) -> None:
+        self._store = store
+        self._wake = wake
+        self._metrics = metrics
+        self._new_id = new_id
+
+    async def serve(
+        self,
+        sockets: Sequence[socket.socket],
+        stop: asyncio.Event,
+        *,
+        ssl_context: ssl.SSLContext | None = None,
+    ) -> None:
+        """Serve on bound sockets until `stop` is set; without `ssl_context` for Unix sockets."""
+        await serve(self, sockets=sockets, stop=stop, ssl_context=ssl_context)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        request = self._new_id()
+        kind = "none"
+        try:
+            reply, kind = await self._answer(scope, receive)
+        except APIError as error:
+            reply = _refusal(error, request)
+        except StorageError as error:
+            log.warning("a report could not be kept", extra={"cause": str(error)})
+            away = ServiceUnavailable("the database cannot be reached", retry_after=1)
+            reply = _refusal(away, request)
+        except Exception:
+            log.exception("a report could not be answered", extra={"request": str(request)})
+            reply = _refusal(InternalError("the report could not be answered"), request)
+        self._metrics.reports.labels(kind=kind, code=str(reply.status)).inc()
+        await reply.send(send)
+
+    async def _answer(self, scope: Scope, receive: Receive) -> tuple[Reply, str]:
+        if scope["path"] != PATH:
+            raise NotFound.path()
+        if scope["method"] != "POST":
+            raise MethodNotAllowed(scope["method"], _RESOURCE, fix=f"Send a POST to {PATH}.")
+        token = _bearer(scope)
+        body = await read_body(receive, BODY_LIMIT)
+        report = _read(body)
+        standing = await self._store.accept(token_hash(token), report)
+        if standing is None:
+            raise Unauthorized
+        if not standing.current:
+            raise StaleEpoch(report.epoch, current=standing.slot_epoch)
+        if report.kind != "heartbeat":
+            self._wake()
+        return Reply(status=200, body=orjson.dumps(_orders(report.kind, standing))), report.kind
+
+
+def _bearer(scope: Scope) -> str:
+    """Return the bearer token; raises Unauthorized if there is none."""
+    for name, value in scope["headers"]:
+        if name == b"authorization":
+            scheme, _, token = value.decode("latin-1").partition(" ")
+            if scheme.lower() == "bearer" and token.strip():
+                return str(token.strip())
+    raise Unauthorized
+
+
+def _read(body: bytes) -> GivenReport:
+    """Check a report's form; raises BadRequest that names the field."""
+    try:
+        given = orjson.loads(body)
+        report = ReportBody.model_validate(given)
+    except orjson.JSONDecodeError as error:
+        raise BadRequest(f"the report is not JSON: {error}") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"]) or "body"
+        raise BadRequest(f"the report's {field} is wrong: {first['msg']}") from error
+    return GivenReport(
+        attempt=report.attempt,
+        epoch=report.epoch,
+        n=report.n,
+        kind=report.kind,
+        age=timedelta(milliseconds=report.age_ms),
+        body=_storable(given),
+    )
+
+
+def _storable(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is kept of a body: the kind's own fields."""
+    envelope = {"attempt", "epoch", "machine", "fence", "n", "kind", "ageMs"}
+    return {name: value for name, value in given.items() if name not in envelope}
+
+
+def _orders(kind: str, standing: Standing) -> dict[str, Any]:
+    answer: dict[str, Any] = {"orders": list(standing.orders)}
+    if kind == "canStart":
+        answer |= {"granted": standing.won, "lastSeq": standing.last_seq}
+        if not standing.won:
+            answer["retryMs"] = RETRY_MS
+    return answer
+
+
+def _refusal(error: APIError, request: UUID) -> Reply:
+    status = error.to_status(request_id=str(request))
+    return Reply(status=int(error.http_status), body=status.encode(), headers=error.headers)

@@ -1,0 +1,193 @@
+"""What follows from a change, whichever step made it: pure, and applied once before the write.
+
+An Attempt that ended releases its machines and decides its slot (SC-120); its bill is
+counted anew (SC-523); a start completes the recovery of the slot's earlier epochs
+(SC-016). Because this stands in one place, no step can forget it.
+"""
+
+from dataclasses import replace
+from datetime import datetime
+
+from nodus_api.kernel.attempt import Attempt, Checkpoints, CostSegment
+from nodus_api.kernel.billing import charge, clock_of, cover_of
+from nodus_api.kernel.events import Recovered
+from nodus_api.kernel.lifecycle import advance
+from nodus_api.kernel.replacement import SlotCounters, decide
+from nodus_api.kernel.spec import WorkloadSpec
+from nodus_api.kernel.vocabulary import MachineState, Stage, WorkloadState
+from nodus_api.storage.batch import Batch
+from nodus_api.storage.records import AttemptRecord, Slot, Tenancy
+
+LOSSES_KEPT = 10
+"""How many lost candidates a slot remembers; placement looks back 15 minutes."""
+
+
+def settle(batch: Batch) -> None:
+    """Draw the consequences of every change in the batch."""
+    for no, record in list(batch.records.items()):
+        before = batch.loaded[no]
+        if record == before:
+            continue
+        if before.attempt.live and not record.attempt.live:
+            record = decide_slot(release_machines(record, batch.now), batch.now)
+        if record.attempt != before.attempt or record.work != before.work:
+            record = count_costs(record)
+        batch.put(_with_checkpoints(record))
+        if record.attempt.command_started and not before.attempt.command_started:
+            _recover_earlier(batch, record)
+
+
+def release_machines(record: AttemptRecord, now: datetime) -> AttemptRecord:
+    """Queue the deletion of every machine that the Attempt still holds (SC-608)."""
+    for tenancy in record.held:
+        record = record.with_tenancy(released(tenancy, now))
+    return record
+
+
+def released(tenancy: Tenancy, now: datetime) -> Tenancy:
+    """Return a machine on its way out: Gone at once if create was never called (SC-006a)."""
+    machine = tenancy.machine
+    match machine.state:
+        case MachineState.REQUESTED if machine.tries == 0:
+            gone = replace(machine, state=MachineState.GONE, gone=now, next_try=None)
+            return Tenancy(machine=gone, lease=replace(tenancy.lease, released=now))
+        case MachineState.RELEASING | MachineState.GONE:
+            return tenancy
+        case _:
+            leaving = replace(
+                machine,
+                state=MachineState.RELEASING,
+                releasing=now,
+                gone_seen=None,
+                tries=0,
+                next_try=None,
+            )
+            return replace(tenancy, machine=leaving)
+
+
+def decide_slot(record: AttemptRecord, now: datetime) -> AttemptRecord:
+    """Write what becomes of the slot, and of the workload if this end decides it (SC-120)."""
+    spec = WorkloadSpec.from_json(record.workload.kind, record.workload.spec)
+    answer = decide(
+        record.attempt,
+        spec=spec,
+        workload=record.workload.state,
+        counters=counters_of(record.slot),
+        now=now,
+        previous_loss=_last_loss(record.slot),
+    )
+    counters = answer.counters
+    slot = replace(
+        record.slot,
+        state=answer.slot,
+        retries_used=counters.retries_used,
+        replacements=counters.replacements,
+        backoff_k=counters.backoff_k,
+        nodus_failures=counters.nodus_failures,
+        lost_in_a_row=counters.lost_in_a_row,
+        not_before=answer.not_before,
+        lost_candidates=_losses(record),
+    )
+    workload = record.workload
+    if answer.workload is not None and workload.state is WorkloadState.ACTIVE:
+        workload = replace(
+            workload,
+            state=answer.workload,
+            outcome=answer.outcome,
+            ended=now if answer.workload is not WorkloadState.SUSPENDED else None,
+        )
+    return replace(record, slot=slot, workload=workload)
+
+
+def counters_of(slot: Slot) -> SlotCounters:
+    """Return the counters that the kernel decides with."""
+    return SlotCounters(
+        retries_used=slot.retries_used,
+        replacements=slot.replacements,
+        backoff_k=slot.backoff_k,
+        nodus_failures=slot.nodus_failures,
+        lost_in_a_row=slot.lost_in_a_row,
+    )
+
+
+def count_costs(record: AttemptRecord) -> AttemptRecord:
+    """Count the ledger anew, up to the last proof of life (SC-508, SC-523)."""
+    segments: list[CostSegment] = []
+    tenancy = billed(record)
+    attempt = record.attempt
+    if tenancy is not None and tenancy.machine.no is not None:
+        clock = clock_of(
+            attempt,
+            machine=tenancy.machine.no,
+            rate_usd_per_hour=tenancy.lease.rate_usd_per_hour,
+            increment=tenancy.machine.increment,
+            minimum=tenancy.machine.minimum,
+        )
+        if clock is not None:
+            watermark = proof_of_life(record)
+            segments += charge(clock, cover=cover_of(attempt), watermark=watermark).segments
+    return replace(record, view=replace(record.view, segments=tuple(segments)))
+
+
+def billed(record: AttemptRecord) -> Tenancy | None:
+    """Return the machine that the customer pays: the winner, else the first granted (SC-342)."""
+    granted = [one for one in record.tenancies if one.machine.billing_start is not None]
+    won = next((one for one in granted if one.lease.won), None)
+    return won or min(granted, key=_granted_order, default=None)
+
+
+def proof_of_life(record: AttemptRecord) -> datetime | None:
+    """Return the watermark: the last heartbeat, or before registration the last sight."""
+    if not record.attempt.live:
+        return None
+    known = [at for at in (record.attempt.last_heartbeat, record.work.watermark) if at is not None]
+    return max(known, default=None)
+
+
+def _granted_order(tenancy: Tenancy) -> tuple[datetime, int]:
+    machine = tenancy.machine
+    return machine.granted or machine.requested, machine.no or 0
+
+
+def _with_checkpoints(record: AttemptRecord) -> AttemptRecord:
+    """Show the count of checkpoints from the program's start on (SC-017)."""
+    if record.attempt.command_started is None or record.view.checkpoints is not None:
+        return record
+    return replace(record, view=replace(record.view, checkpoints=Checkpoints(count=0)))
+
+
+def _recover_earlier(batch: Batch, started: AttemptRecord) -> None:
+    """Complete `recoverySeconds` of the slot's earlier epochs (SC-016)."""
+    at = started.attempt.command_started
+    for record in list(batch.records.values()):
+        if at is not None and _waits_for(record.attempt, started.attempt):
+            batch.put(record.moved(advance(record.attempt, Recovered(at=at))))
+
+
+def _waits_for(earlier: Attempt, started: Attempt) -> bool:
+    return (
+        (earlier.workload, earlier.slot) == (started.workload, started.slot)
+        and earlier.epoch < started.epoch
+        and earlier.interruption is not None
+        and earlier.interruption.recovery_seconds is None
+    )
+
+
+def _last_loss(slot: Slot) -> datetime | None:
+    times = [datetime.fromisoformat(one["at"]) for one in slot.lost_candidates]
+    return max(times, default=None)
+
+
+def _losses(record: AttemptRecord) -> tuple[dict[str, str], ...]:
+    """Return the slot's lost candidates, with this one if the Attempt was Lost (SC-311)."""
+    kept = tuple(dict(one) for one in record.slot.lost_candidates)
+    attempt, placement = record.attempt, record.view.placement
+    choice = placement.choice if placement else None
+    if attempt.stage is not Stage.LOST or choice is None or attempt.finished is None:
+        return kept
+    lost = {
+        "offering": choice.offering,
+        "market": choice.market.value,
+        "at": attempt.finished.isoformat(),
+    }
+    return (*kept, lost)[-LOSSES_KEPT:]

@@ -1,0 +1,148 @@
+"""What time alone decides: limits that passed, silence, drains that are over (step 8)."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import partial
+
+from nodus_api.kernel import deadlines, events
+from nodus_api.kernel.deadlines import Limits, Overdue, Silence
+from nodus_api.kernel.lifecycle import advance
+from nodus_api.kernel.spec import WorkloadSpec
+from nodus_api.kernel.vocabulary import Reason, Stage, Trigger
+from nodus_api.scheduler.acquiring import give_up
+from nodus_api.scheduler.context import LoopContext
+from nodus_api.scheduler.desiring import end_unstarted
+from nodus_api.storage import due
+from nodus_api.storage.batch import Batch
+from nodus_api.storage.machine_store import Sighting
+from nodus_api.storage.records import AttemptRecord
+from nodus_api.suppliers.supplier import Order
+
+log = logging.getLogger(__name__)
+
+VOUCHED_FOR = timedelta(seconds=30)
+"""How long the supplier's word that a machine runs is good for."""
+
+
+async def apply_deadlines(loop: LoopContext, running: Mapping[int, datetime]) -> None:
+    """Move every Attempt whose time is up. `running`: machines the supplier vouched for."""
+    query = due.overdue(
+        loop.pace.placed_at_once,
+        silence=deadlines.SUSPECT_AFTER,
+        grace=deadlines.DRAIN_OVERTIME,
+    )
+    away = loop.reign.away > deadlines.TAKE_OVER_GAP
+    since = loop.reign.since if away else None
+
+    async def work(batch: Batch) -> None:
+        for record in list(batch.records.values()):
+            if record.attempt.live:
+                moved = _overdue(record, batch.now)
+                batch.put(_silent(moved, running, since, batch.now))
+
+    await loop.in_batches("deadlines", await loop.attempts.nos(query), work)
+
+
+def _overdue(record: AttemptRecord, now: datetime) -> AttemptRecord:
+    attempt = record.attempt
+    spec = WorkloadSpec.from_json(record.workload.kind, record.workload.spec)
+    what = deadlines.overdue(
+        attempt, now, limit_at=record.work.limit_at, limits=Limits(max_duration=_longest(spec))
+    )
+    if what is None:
+        return end_unstarted(record, now)
+    log.info("a limit has passed", extra={"attempt": attempt.name, "limit": what.value})
+    match what:
+        case Overdue.START_DEADLINE:
+            passed = record.moved(advance(attempt, events.StartDeadlinePassed(at=now)))
+            return end_unstarted(passed, now)
+        case Overdue.ACQUIRE:
+            return give_up(record, now)
+        case Overdue.STARTUP:
+            return record.moved(
+                advance(
+                    attempt,
+                    events.CapacityLost(
+                        at=now, trigger=Trigger.STARTUP_TIMEOUT, reason=Reason.STARTUP_TIMEOUT
+                    ),
+                )
+            )
+        case Overdue.IMAGE_PULL:
+            fault = events.StartFault(at=now, reason=Reason.IMAGE_PULL_FAILED)
+            return record.moved(advance(attempt, fault))
+        case Overdue.DURATION:
+            fault_ = events.RunFault(at=now, reason=Reason.DEADLINE_EXCEEDED)
+            return record.moved(advance(attempt, fault_))
+        case Overdue.DRAIN:
+            over = events.StopCompleted(at=deadlines.drain_end(attempt, now))
+            return record.moved(advance(attempt, over))
+        case Overdue.NOTICE:
+            return record.moved(advance(attempt, events.NoticeCleared(at=now)))
+
+
+def _longest(spec: WorkloadSpec) -> timedelta | None:
+    seconds = spec.limits.max_duration_seconds
+    return None if seconds is None else timedelta(seconds=seconds)
+
+
+def _silent(
+    record: AttemptRecord, running: Mapping[int, datetime], since: datetime | None, now: datetime
+) -> AttemptRecord:
+    """Suspect a silent machine, or give it up (SC-614)."""
+    attempt = record.attempt
+    if attempt.stage is not Stage.RUNNING:
+        return record
+    seen = [running[one.machine.no or 0] for one in record.held if one.machine.no in running]
+    vouched = any(now - at <= VOUCHED_FOR for at in seen)
+    match deadlines.silence(attempt, now, vouched=vouched, since=since):
+        case Silence.NONE:
+            return _suspected(record, None)
+        case Silence.SUSPECT:
+            return _suspected(record, record.work.suspect_since or now)
+        case Silence.LOST:
+            log.warning("a machine fell silent", extra={"attempt": attempt.name})
+            event = events.CapacityLost(
+                at=now, trigger=Trigger.HEARTBEAT_LOSS, reason=Reason.NODE_LOST
+            )
+            return record.moved(advance(attempt, event))
+
+
+def _suspected(record: AttemptRecord, since: datetime | None) -> AttemptRecord:
+    return replace(record, work=replace(record.work, suspect_since=since))
+
+
+async def pass_orders_on(loop: LoopContext) -> None:
+    """Tell machines of draining Attempts to stop; the answers to their reports tell them too."""
+    answers = loop.calls.signals.returned()
+    sightings = await loop.machines.signallable(loop.pace.batch)
+    if not sightings:
+        return
+    now = await loop.attempts.now()
+    for one in sightings:
+        if one.no not in answers and one.handle is not None:
+            call = partial(loop.supplier.signal, one.handle, _order(one, now))
+            loop.calls.signals.send(one.no, call)
+    for answer in answers.values():
+        if isinstance(answer, Exception):
+            loop.failed_call("signal", answer)
+    reached = {
+        one.attempt
+        for one in sightings
+        if one.no in answers and not isinstance(answers[one.no], Exception)
+    }
+
+    async def work(batch: Batch) -> None:
+        for record in list(batch.records.values()):
+            if record.attempt.live and record.attempt.drain is not None:
+                signalled = events.StopSignalled(at=batch.now)
+                batch.put(record.moved(advance(record.attempt, signalled)))
+
+    await loop.in_batches("signal", sorted(reached), work)
+
+
+def _order(sighting: Sighting, now: datetime) -> Order:
+    deadline: datetime | None = sighting.details["drain_deadline"]
+    grace = timedelta(0) if deadline is None else max(deadline - now, timedelta(0))
+    return Order(kind="stop", grace=grace)

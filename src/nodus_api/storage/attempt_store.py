@@ -1,0 +1,174 @@
+"""Attempts as the loop reads and writes them: a batch is one fenced transaction.
+
+A batch locks its Attempts in rising `no`, loads them whole, takes the records that a
+decision returned, writes what differs, publishes the finished documents last, and wakes
+the readers after the commit.
+
+Decision 1. Decisions return records and the store writes the difference. Context: every
+step of the loop may move any of ten tables. Choice: one place compares and writes, so no
+step can forget a row, its guard or `publish`. Cost: a batch loads rows that a step may
+not need (seven statements a batch, whatever its size).
+"""
+
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from nodus_api.kernel.attempt import AttemptView, Owner, Rejection
+from nodus_api.kernel.vocabulary import OwnerKind
+from nodus_api.storage import attempt_rows as rows
+from nodus_api.storage import due, statements
+from nodus_api.storage import tables as t
+from nodus_api.storage.batch import Batch, Render, flush
+from nodus_api.storage.bulk import Row
+from nodus_api.storage.engine import Database
+from nodus_api.storage.errors import FencedOff
+from nodus_api.storage.records import AttemptRecord
+from nodus_api.storage.work_rows import slot_of, tenancy_of, work_of, workload_of
+
+
+class AttemptStore:
+    """The door to Attempts for the one loop that leads with `token`."""
+
+    def __init__(self, database: Database, render: Render) -> None:
+        self._database = database
+        self._render = render
+
+    @asynccontextmanager
+    async def batch(self, token: int, nos: Sequence[int] = ()) -> AsyncIterator["Batch"]:
+        """Open a fenced transaction over those Attempts; written and published at the end.
+
+        An Attempt that is gone is missing from the batch. Raises FencedOff when another
+        loop leads, StorageConflict when a guard refused a row; either way nothing stands.
+        """
+        async with self._database.transaction() as connection:
+            now = await fence(connection, token)
+            batch = Batch(connection=connection, now=now)
+            if nos:
+                locked = (await connection.execute(statements.lock_attempts(nos))).scalars().all()
+                batch.loaded = await load(connection, locked)
+                batch.records = dict(batch.loaded)
+            yield batch
+            published = await flush(batch, self._render)
+        if published:
+            await self.wake_readers()
+
+    async def wake_readers(self) -> None:
+        """Tell the feed's readers that something was committed; a hint, no payload."""
+        async with self._database.transaction() as connection:
+            await connection.execute(statements.notify("nodus_feed"))
+
+    async def now(self) -> datetime:
+        """Return the database's time."""
+        async with self._database.transaction(read_only=True) as connection:
+            found = await connection.execute(sa.select(statements.database_now))
+            now: datetime = found.scalar_one()
+            return now
+
+    async def until_next(self) -> timedelta | None:
+        """Return how long until a row wants attention by its own time; None if none does."""
+        async with self._database.transaction(read_only=True) as connection:
+            wait: timedelta | None = (await connection.execute(due.next_moment())).scalar()
+        return wait
+
+    async def nos(self, query: sa.Select[Any]) -> list[int]:
+        """Return the Attempts that a query of `due` finds, without locking them."""
+        async with self._database.transaction(read_only=True) as connection:
+            return list((await connection.execute(query)).scalars())
+
+
+async def fence(connection: AsyncConnection, token: int) -> datetime:
+    """Begin a writing transaction of the loop; return the database's time (SC-602).
+
+    Raises FencedOff if `token` no longer leads.
+    """
+    now: datetime | None = (await connection.execute(statements.fence(token))).scalar()
+    if now is None:
+        raise FencedOff(token)
+    return now
+
+
+async def load(connection: AsyncConnection, nos: Sequence[int]) -> dict[int, AttemptRecord]:
+    """Load Attempts whole, in rising `no`."""
+    if not nos:
+        return {}
+    attempts = (await connection.execute(statements.attempts_by_no(nos))).mappings().all()
+    placements = await _by_attempt(connection, statements.placements_by_attempt(nos))
+    rejections = await _by_attempt(
+        connection, statements.children_by_attempt(t.placement_rejections, nos)
+    )
+    segments = await _by_attempt(connection, statements.children_by_attempt(t.cost_segments, nos))
+    interruptions = await _by_attempt(
+        connection, statements.children_by_attempt(t.interruptions, nos)
+    )
+    checkpoints = await _by_attempt(connection, statements.checkpoints_by_attempt(nos))
+    tenancies = await _by_attempt(
+        connection, statements.tenancies_by_attempt(nos), key="lease_attempt"
+    )
+    return {
+        row["no"]: _record(
+            row,
+            placement=_one(placements[row["no"]]),
+            rejections=rejections[row["no"]],
+            segments=segments[row["no"]],
+            interruption=_one(interruptions[row["no"]]),
+            checkpoints=_one(checkpoints[row["no"]]),
+            tenancies=tenancies[row["no"]],
+        )
+        for row in attempts
+    }
+
+
+def _record(
+    row: Row,
+    *,
+    placement: Row | None,
+    rejections: Iterable[Row],
+    segments: Iterable[Row],
+    interruption: Row | None,
+    checkpoints: Row | None,
+    tenancies: Iterable[Row],
+) -> AttemptRecord:
+    attempt = rows.attempt_of(
+        row,
+        rows.interruption_of(interruption) if interruption else None,
+        checkpoints["committed"] if checkpoints else None,
+    )
+    rejected = [Rejection(offering=one["offering"], reason=one["reason"]) for one in rejections]
+    return AttemptRecord(
+        no=row["no"],
+        view=AttemptView(
+            attempt=attempt,
+            owner=Owner(
+                kind=OwnerKind(row["workload_kind"]),
+                name=row["workload_name"],
+                uid=row["workload_uid"],
+            ),
+            placement=rows.placement_of(placement, rejected) if placement else None,
+            segments=tuple(rows.segment_of(one) for one in segments),
+            checkpoints=rows.checkpoints_of(row, checkpoints),
+            successor=row["successor"],
+        ),
+        work=work_of(row),
+        tenancies=tuple(tenancy_of(one) for one in tenancies),
+        slot=slot_of(row, "slot_"),
+        workload=workload_of(row, "workload_"),
+    )
+
+
+async def _by_attempt(
+    connection: AsyncConnection, query: sa.Select[Any], key: str = "attempt"
+) -> defaultdict[int, list[Row]]:
+    found: defaultdict[int, list[Row]] = defaultdict(list)
+    for row in (await connection.execute(query)).mappings():
+        found[row[key]].append(row)
+    return found
+
+
+def _one(found: Sequence[Row]) -> Row | None:
+    return found[0] if found else None

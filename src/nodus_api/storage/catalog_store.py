@@ -1,0 +1,266 @@
+"""What can be rented: classes are public, offers and their statistics are not (SC-202, SC-203)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from nodus_api.kernel.offering import OfferingClass
+from nodus_api.kernel.vocabulary import Market
+from nodus_api.storage import tables as t
+from nodus_api.storage.attempt_store import fence
+from nodus_api.storage.bulk import as_json, insert_rows, upsert_rows
+from nodus_api.storage.engine import Database
+
+_CLASS = (
+    "accelerator", "form", "count", "accelerator_memory_gib", "vcpus", "memory_gib", "disk_gib",
+    "arch", "region_class", "gang_capable", "rate_on_demand", "rate_spot", "speed",
+    "reference_rate",
+)  # fmt: skip
+_OFFER_KEY = ("supplier", "instance_type", "region", "zone")
+_OFFER = (
+    "class", "cost_on_demand", "cost_spot", "billing_increment_seconds", "minimum_seconds",
+)  # fmt: skip
+_STATS = ("stats", "available", "failures_in_row", "backoff_until", "updated")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferStats:
+    """What is known of one offer in one market (SC-205, SC-360).
+
+    `available` counts the machines that could be started at `updated`: 0 is none, None
+    unknown.
+    """
+
+    market: Market
+    stats: Mapping[str, Any] = field(default_factory=dict)
+    available: int | None = None
+    failures_in_row: int = 0
+    backoff_until: datetime | None = None
+    updated: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """One private row behind a class; `no` is None until it is written."""
+
+    no: int | None = None
+    offering: str
+    instance_type: str
+    region: str
+    zone: str
+    cost_on_demand: Decimal
+    cost_spot: Decimal | None
+    increment: timedelta
+    minimum: timedelta
+    enabled: bool = True
+    available: int | None = None
+    """As the supplier says now; kept in the statistics."""
+    requested_since: int = 0
+    """Machines asked for after `available` was seen."""
+    stats: Mapping[Market, OfferStats] = field(default_factory=dict)
+
+
+class CatalogStore:
+    """The door to the classes and offers of one supplier."""
+
+    def __init__(self, database: Database, supplier: str) -> None:
+        self._database = database
+        self._supplier = supplier
+
+    async def sync(
+        self, token: int, classes: Sequence[OfferingClass], offers: Sequence[Offer]
+    ) -> None:
+        """Write what the supplier offers now; what it no longer lists is disabled."""
+        async with self._database.transaction() as connection:
+            now = await fence(connection, token)
+            await _write(connection, _upsert_classes(), [_class_row(one) for one in classes])
+            rows = [self._offer_row(one) for one in offers]
+            numbers = await self._write_offers(connection, rows)
+            await connection.execute(
+                sa.update(t.supplier_offers)
+                .where(t.supplier_offers.c.supplier == self._supplier)
+                .values(enabled=t.supplier_offers.c.no.in_(numbers))
+            )
+            seen: list[dict[str, Any]] = [
+                {
+                    "offer": no,
+                    "market": market,
+                    "stats": {},
+                    "available": offer.available,
+                    "failures_in_row": 0,
+                    "backoff_until": None,
+                    "updated": now,
+                }
+                for no, offer in zip(numbers, offers, strict=True)
+                for market in Market
+                if market is Market.ON_DEMAND or offer.cost_spot is not None
+            ]
+            await _write(connection, _seen(), seen)
+
+    async def load(self) -> tuple[list[OfferingClass], list[Offer]]:
+        """Return the classes not retired, and the supplier's offers with their statistics."""
+        async with self._database.snapshot() as connection:
+            classes = (await connection.execute(_classes())).mappings().all()
+            offers = (await connection.execute(_offers(self._supplier))).mappings().all()
+            stats = (await connection.execute(_stats_of(self._supplier))).mappings().all()
+        known: dict[int, dict[Market, OfferStats]] = {}
+        for row in stats:
+            found = _stats(row)
+            known.setdefault(row["offer"], {})[found.market] = found
+        return [_class(row) for row in classes], [
+            _offer(row, known.get(row["no"], {})) for row in offers
+        ]
+
+    async def _write_offers(
+        self, connection: AsyncConnection, rows: Sequence[Mapping[str, Any]]
+    ) -> list[int]:
+        """Upsert offers; return their numbers in the order given. Unique key of the offer."""
+        if not rows:
+            return []
+        statement = upsert_rows(t.supplier_offers, _OFFER_KEY, _OFFER)
+        await connection.execute(statement, as_json(rows))
+        offers = t.supplier_offers.c
+        query = sa.select(offers.no, *(offers[name] for name in _OFFER_KEY)).where(
+            offers.supplier == self._supplier
+        )
+        numbers = {tuple(row[1:]): row[0] for row in (await connection.execute(query)).all()}
+        return [numbers[tuple(row[name] for name in _OFFER_KEY)] for row in rows]
+
+    def _offer_row(self, offer: Offer) -> dict[str, Any]:
+        return {
+            "supplier": self._supplier,
+            "instance_type": offer.instance_type,
+            "region": offer.region,
+            "zone": offer.zone,
+            "class": offer.offering,
+            "cost_on_demand": offer.cost_on_demand,
+            "cost_spot": offer.cost_spot,
+            "billing_increment_seconds": offer.increment // timedelta(seconds=1),
+            "minimum_seconds": offer.minimum // timedelta(seconds=1),
+        }
+
+
+async def read_stats(
+    connection: AsyncConnection, offers: Sequence[int]
+) -> dict[tuple[int, Market], OfferStats]:
+    """Return the statistics of offers. Primary key."""
+    query = sa.select(t.offering_stats).where(t.offering_stats.c.offer.in_(offers))
+    found = (await connection.execute(query)).mappings().all()
+    return {(row["offer"], Market(row["market"])): _stats(row) for row in found}
+
+
+async def write_stats(
+    connection: AsyncConnection, stats: Mapping[int, Sequence[OfferStats]]
+) -> None:
+    """Write statistics by offer, in the transaction of the outcome that changed them."""
+    rows = [
+        {
+            "offer": offer,
+            "market": one.market,
+            "stats": one.stats,
+            "available": one.available,
+            "failures_in_row": one.failures_in_row,
+            "backoff_until": one.backoff_until,
+            "updated": one.updated,
+        }
+        for offer, several in sorted(stats.items())
+        for one in several
+    ]
+    await _write(connection, upsert_rows(t.offering_stats, ["offer", "market"], _STATS), rows)
+
+
+async def _write(
+    connection: AsyncConnection, statement: sa.Executable, rows: Sequence[Mapping[str, Any]]
+) -> None:
+    if rows:
+        await connection.execute(statement, as_json(rows))
+
+
+def _upsert_classes() -> postgresql.Insert:
+    """Write classes. Primary key; an operator's `enabled` and `retired` stay as they are."""
+    return upsert_rows(t.offering_classes, ["name"], _CLASS)
+
+
+def _seen() -> postgresql.Insert:
+    """Note what is available now, and leave the history of an offer as it is. Primary key."""
+    insert = insert_rows(t.offering_stats, ["offer", "market", *_STATS])
+    return insert.on_conflict_do_update(
+        index_elements=["offer", "market"],
+        set_={name: insert.excluded[name] for name in ("available", "updated")},
+    )
+
+
+def _classes() -> sa.Select[Any]:
+    return sa.select(t.offering_classes).where(t.offering_classes.c.retired.is_(False))
+
+
+def _offers(supplier: str) -> sa.Select[Any]:
+    """Offers of one supplier, with the machines asked for since they were last looked at."""
+    looked = (
+        sa.select(sa.func.max(t.offering_stats.c.updated))
+        .where(t.offering_stats.c.offer == t.supplier_offers.c.no)
+        .scalar_subquery()
+    )
+    since = (
+        sa.select(sa.func.count())
+        .where(t.machines.c.offer == t.supplier_offers.c.no, t.machines.c.state != "Gone")
+        .where(sa.or_(t.machines.c.requested >= looked, t.machines.c.tries == 0))
+        .scalar_subquery()
+    )
+    return (
+        sa.select(t.supplier_offers, since.label("requested_since"))
+        .where(t.supplier_offers.c.supplier == supplier, t.supplier_offers.c.enabled.is_(True))
+        .order_by(t.supplier_offers.c.no)
+    )
+
+
+def _stats_of(supplier: str) -> sa.Select[Any]:
+    return (
+        sa.select(t.offering_stats)
+        .join(t.supplier_offers, t.supplier_offers.c.no == t.offering_stats.c.offer)
+        .where(t.supplier_offers.c.supplier == supplier)
+    )
+
+
+def _class_row(one: OfferingClass) -> dict[str, Any]:
+    return {"name": one.name} | {name: getattr(one, name) for name in _CLASS}
+
+
+def _class(row: Any) -> OfferingClass:
+    return OfferingClass(
+        name=row["name"], enabled=row["enabled"], **{name: row[name] for name in _CLASS}
+    )
+
+
+def _offer(row: Any, stats: Mapping[Market, OfferStats]) -> Offer:
+    return Offer(
+        no=row["no"],
+        offering=row["class"],
+        instance_type=row["instance_type"],
+        region=row["region"],
+        zone=row["zone"],
+        cost_on_demand=row["cost_on_demand"],
+        cost_spot=row["cost_spot"],
+        increment=timedelta(seconds=row["billing_increment_seconds"]),
+        minimum=timedelta(seconds=row["minimum_seconds"]),
+        enabled=row["enabled"],
+        requested_since=row["requested_since"],
+        stats=stats,
+    )
+
+
+def _stats(row: Any) -> OfferStats:
+    return OfferStats(
+        market=Market(row["market"]),
+        stats=row["stats"],
+        available=row["available"],
+        failures_in_row=row["failures_in_row"],
+        backoff_until=row["backoff_until"],
+        updated=row["updated"],
+    )

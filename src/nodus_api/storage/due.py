@@ -1,0 +1,206 @@
+"""Which rows want the loop's attention now (SC-605): reads only, nothing is locked.
+
+Each function builds one query. What it finds is a hint: the batch that follows locks,
+reads again and decides. "Now" is the database's.
+"""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from nodus_api.storage import tables as t
+from nodus_api.storage.statements import database_now
+
+_QUEUED = ("Pending", "Placing")
+_ON_MACHINES = ("Acquiring", "Starting", "Running")
+
+
+def _due(moment: Any) -> sa.ColumnElement[bool]:
+    return sa.or_(moment.is_(None), moment <= database_now)
+
+
+def _live() -> sa.Select[Any]:
+    """Live Attempts with their work. Uses `attempts_live`."""
+    return (
+        sa.select(t.attempts.c.no)
+        .join(t.attempt_work, t.attempt_work.c.attempt == t.attempts.c.no)
+        .where(t.attempts.c.deletion_proven.is_(None), t.attempts.c.finished.is_(None))
+        .order_by(t.attempts.c.no)
+    )
+
+
+def placeable(limit: int) -> sa.Select[Any]:
+    """Queued Attempts whose next try has come, oldest first (P-30)."""
+    return (
+        _live().where(t.attempts.c.stage.in_(_QUEUED), _due(t.attempt_work.c.next_try)).limit(limit)
+    )
+
+
+def to_stop(limit: int) -> sa.Select[Any]:
+    """Live Attempts that nothing stops yet, though workload or slot no longer wants them."""
+    unwanted = sa.or_(
+        t.workloads.c.state != "Active", t.slots.c.state != "Open", t.slots.c.wanted.is_(False)
+    )
+    return (
+        _live()
+        .join(t.workloads, t.workloads.c.uid == t.attempts.c.workload)
+        .join(
+            t.slots,
+            sa.and_(
+                t.slots.c.workload == t.attempts.c.workload, t.slots.c.slot == t.attempts.c.slot
+            ),
+        )
+        .where(unwanted, t.attempt_work.c.drain_cause.is_(None))
+        .limit(limit)
+    )
+
+
+def overdue(limit: int, *, silence: timedelta, grace: timedelta) -> sa.Select[Any]:
+    """Live Attempts with a limit that has passed, or a runner silent for `silence`."""
+    work = t.attempt_work.c
+    return (
+        _live()
+        .where(
+            sa.or_(
+                work.limit_at <= database_now,
+                sa.and_(
+                    t.attempts.c.stage.in_((*_QUEUED, "Acquiring")),
+                    work.start_deadline <= database_now,
+                ),
+                work.drain_deadline <= database_now - grace,
+                sa.and_(
+                    work.drain_cause.is_not(None), t.attempts.c.stage.in_(("Acquiring", "Starting"))
+                ),
+                sa.and_(
+                    t.attempts.c.stage == "Running", work.last_heartbeat <= database_now - silence
+                ),
+            )
+        )
+        .limit(limit)
+    )
+
+
+def accruable(limit: int, *, every: timedelta) -> sa.Select[Any]:
+    """Attempts on a machine with a later proof of life than their bill shows (SC-508)."""
+    work = t.attempt_work.c
+    shown = sa.func.coalesce(work.accrued, t.attempts.c.billing_start)
+    alive = sa.func.greatest(work.watermark, work.last_heartbeat)
+    return (
+        _live()
+        .where(t.attempts.c.billing_start.is_not(None), shown <= database_now - every)
+        .where(alive > shown)
+        .limit(limit)
+    )
+
+
+def reported() -> sa.Select[Any]:
+    """Attempts with reports that wait and whose machine is no longer just Requested."""
+    return (
+        sa.select(t.leases.c.attempt)
+        .join(
+            t.runner_reports,
+            sa.and_(
+                t.runner_reports.c.machine == t.leases.c.machine,
+                t.runner_reports.c.fence == t.leases.c.fence,
+            ),
+        )
+        .join(t.machines, t.machines.c.no == t.leases.c.machine)
+        .where(t.machines.c.state != "Requested")
+        .group_by(t.leases.c.attempt)
+        .order_by(t.leases.c.attempt)
+    )
+
+
+def _machines(*columns: Any) -> sa.Select[Any]:
+    """Machines that are not Gone, with the Attempt of their latest lease. Uses `machines_open`."""
+    later = t.leases.alias("later")
+    return (
+        sa.select(
+            t.machines.c.no,
+            t.machines.c.key,
+            t.machines.c.handle,
+            t.machines.c.state,
+            t.leases.c.attempt,
+            *columns,
+        )
+        .join(t.leases, t.leases.c.machine == t.machines.c.no)
+        .where(t.machines.c.state != "Gone")
+        .where(
+            ~sa.exists().where(
+                later.c.machine == t.leases.c.machine, later.c.fence > t.leases.c.fence
+            )
+        )
+        .order_by(t.machines.c.no)
+    )
+
+
+def requested(limit: int, *, answered: Sequence[int] = ()) -> sa.Select[Any]:
+    """Intents whose next try has come, whose runner has reported already, or `answered` ones."""
+    heard = sa.exists().where(t.runner_reports.c.machine == t.machines.c.no)
+    return (
+        _machines(t.machines.c.tries, t.machines.c.offer, t.leases.c.fence)
+        .where(t.machines.c.state == "Requested")
+        .where(sa.or_(_due(t.machines.c.next_try), heard, t.machines.c.no.in_(answered)))
+        .order_by(None)
+        .order_by(t.machines.c.no.in_(answered).desc(), t.machines.c.no)
+        .limit(limit + len(answered))
+    )
+
+
+def observable() -> sa.Select[Any]:
+    """Machines that a supplier can be asked about, but for those to be deleted."""
+    return _machines().where(
+        t.machines.c.handle.is_not(None), t.machines.c.state.in_(("Granted", "Registered"))
+    )
+
+
+def signallable(limit: int) -> sa.Select[Any]:
+    """Machines of draining Attempts whose stop order is not known to have arrived."""
+    return (
+        _machines(t.attempt_work.c.drain_deadline)
+        .join(t.attempts, t.attempts.c.no == t.leases.c.attempt)
+        .join(t.attempt_work, t.attempt_work.c.attempt == t.attempts.c.no)
+        .where(t.attempts.c.stage.in_(_ON_MACHINES), t.attempt_work.c.drain_cause.is_not(None))
+        .where(t.attempt_work.c.drain_signalled.is_(None), t.machines.c.handle.is_not(None))
+        .limit(limit)
+    )
+
+
+def releasing(limit: int, *, answered: Sequence[int] = ()) -> sa.Select[Any]:
+    """Machines to delete or to prove gone whose next try has come, or `answered` ones."""
+    return (
+        _machines(t.machines.c.tries, t.machines.c.gone_seen, t.machines.c.releasing)
+        .where(t.machines.c.state == "Releasing")
+        .where(sa.or_(_due(t.machines.c.next_try), t.machines.c.no.in_(answered)))
+        .order_by(None)
+        .order_by(t.machines.c.no.in_(answered).desc(), t.machines.c.no)
+        .limit(limit + len(answered))
+    )
+
+
+def next_moment() -> sa.Select[Any]:
+    """Return the earliest moment at which a row wants attention; NULL if none does.
+
+    Uses `attempts_live` and `machines_open`. Moments that have passed do not
+    count: what a pass could not do then is not done sooner by asking at once.
+    """
+    work = t.attempt_work.c
+    moments = sa.func.least(work.next_try, work.limit_at, work.drain_deadline)
+    of_attempts = (
+        sa.select(sa.func.min(moments).label("at"))
+        .join(t.attempts, t.attempts.c.no == work.attempt)
+        .where(t.attempts.c.deletion_proven.is_(None), t.attempts.c.finished.is_(None))
+        .where(moments > database_now)
+    )
+    of_machines = sa.select(sa.func.min(t.machines.c.next_try).label("at")).where(
+        t.machines.c.state != "Gone", t.machines.c.next_try > database_now
+    )
+    both = of_attempts.union_all(of_machines).subquery()
+    return sa.select(sa.func.min(both.c.at) - database_now)
+
+
+def waiting_for_capacity(limit: int) -> sa.Select[Any]:
+    """Queued Attempts that wait for Capacity, oldest first. Uses `attempts_live`."""
+    return _live().where(t.attempts.c.waiting_for == "Capacity").limit(limit)

@@ -1,0 +1,138 @@
+"""Who leads, and the line that a leader hangs on (SC-601 to SC-604, SC-614)."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from nodus_api.kernel.deadlines import take_over_shift
+from nodus_api.storage import tables as t
+from nodus_api.storage.attempt_store import fence
+from nodus_api.storage.engine import Database, DriverConnection
+from nodus_api.storage.statements import database_now, notify
+
+LEADER_LOCK = 7237381
+LOOP_CHANNEL = "nodus_loop"
+
+_SESSION = """
+SELECT set_config('statement_timeout', '10s', false),
+       set_config('tcp_keepalives_idle', '5', false),
+       set_config('tcp_keepalives_interval', '5', false),
+       set_config('tcp_keepalives_count', '3', false)
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reign:
+    """What a new leader knows: its token, the installation, and how long nobody led."""
+
+    token: int
+    since: datetime
+    away: timedelta
+    installation: UUID
+    runner_key: bytes
+
+
+class LeaderLine:
+    """A dedicated connection that holds the lock and hears the loop's channel.
+
+    Whoever holds the lock leads until this connection ends; `lost` is called then.
+    """
+
+    def __init__(self, connection: DriverConnection) -> None:
+        self._connection = connection
+
+    async def try_lock(self) -> bool:
+        """Take the leader's lock if nobody holds it; never waits."""
+        return bool(await self._connection.fetchval("SELECT pg_try_advisory_lock($1)", LEADER_LOCK))
+
+    async def listen(self, wake: Callable[[], None], lost: Callable[[], None]) -> None:
+        """Call `wake` at each notification of the loop's channel, `lost` when the line ends."""
+        await self._connection.add_listener(LOOP_CHANNEL, lambda *_: wake())
+        self._connection.add_termination_listener(lambda *_: lost())
+
+    async def check(self) -> None:
+        """Ask the server for a sign of life; raises StorageUnavailable if the line is dead."""
+        await self._connection.fetchval("SELECT 1")
+
+
+class LeaderStore:
+    """The door to leadership."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @asynccontextmanager
+    async def line(self) -> AsyncIterator[LeaderLine]:
+        """Open the dedicated connection of one candidate."""
+        async with self._database.dedicated() as connection:
+            await connection.fetch(_SESSION)
+            yield LeaderLine(connection)
+
+    async def take_over(self, holder: str) -> Reign:
+        """Become the one leader: raise the token, and move limits if nobody led for long.
+
+        Waits for open transactions of the old leader (they share-lock the row), so none
+        of its writes lands after this returns. Locks the row of `leader`.
+        """
+        async with self._database.transaction() as connection:
+            row = (
+                (
+                    await connection.execute(
+                        sa.update(t.leader)
+                        .values(token=t.leader.c.token + 1, holder=holder, since=database_now)
+                        .returning(t.leader.c.token, t.leader.c.since)
+                    )
+                )
+                .mappings()
+                .one()
+            )
+            beat = (await connection.execute(sa.select(t.leader_heartbeat.c.at))).scalar_one()
+            away = row["since"] - beat
+            shift = take_over_shift(beat, row["since"])
+            if shift:
+                await connection.execute(_moved_limits(shift))
+            await connection.execute(sa.update(t.leader_heartbeat).values(at=row["since"]))
+            installation = (await connection.execute(sa.select(t.installation.c.id))).scalar_one()
+            key = (await connection.execute(sa.select(t.runner_key.c.key))).scalar_one()
+        async with self._database.transaction() as connection:
+            await connection.execute(sa.select(sa.func.nodus.start_epoch(False)))
+        return Reign(
+            token=row["token"],
+            since=row["since"],
+            away=away,
+            installation=installation,
+            runner_key=key,
+        )
+
+    async def beat(self, token: int) -> None:
+        """Write the leader's sign of life; raises FencedOff if another leads."""
+        async with self._database.transaction() as connection:
+            now = await fence(connection, token)
+            await connection.execute(sa.update(t.leader_heartbeat).values(at=now))
+
+    async def wake_loop(self) -> None:
+        """Tell the leader that a command or a report waits; a hint, no payload."""
+        async with self._database.transaction() as connection:
+            await connection.execute(notify(LOOP_CHANNEL))
+
+    async def reachable(self) -> bool:
+        """Return True, or raise StorageUnavailable."""
+        async with self._database.transaction(read_only=True) as connection:
+            return bool((await connection.execute(sa.select(sa.true()))).scalar())
+
+
+def _moved_limits(later: timedelta) -> sa.Update:
+    """Move every open limit of live Attempts. Uses `attempts_live`; costs no revision."""
+    work = t.attempt_work.c
+    moved: dict[str, Any] = {name: work[name] + later for name in ("limit_at", "drain_deadline")}
+    return (
+        sa.update(t.attempt_work)
+        .where(t.attempts.c.no == work.attempt, t.attempts.c.finished.is_(None))
+        .where(sa.or_(work.limit_at.is_not(None), work.drain_deadline.is_not(None)))
+        .values(moved)
+    )

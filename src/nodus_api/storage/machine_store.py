@@ -1,0 +1,111 @@
+"""Machines as the supplier steps look at them: which ones, by what handle, for whom."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from nodus_api.storage import due
+from nodus_api.storage import tables as t
+from nodus_api.storage.attempt_store import fence
+from nodus_api.storage.engine import Database
+from nodus_api.storage.statements import database_now
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sighting:
+    """A machine that a step is about to ask the supplier about, and the Attempt it serves."""
+
+    no: int
+    key: str
+    handle: str | None
+    state: str
+    attempt: int
+    details: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferAddress:
+    """Where an offer's machines are made; never shown to customers (SC-203)."""
+
+    no: int
+    instance_type: str
+    region: str
+    zone: str
+
+
+class MachineStore:
+    """The door to machines; they are written with their Attempts, in a batch."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def requested(self, limit: int, *, answered: Sequence[int] = ()) -> list[Sighting]:
+        """Return intents that want a supplier call now, and those whose call was answered."""
+        return await self._sightings(due.requested(limit, answered=answered))
+
+    async def observable(self) -> list[Sighting]:
+        """Return the machines in use."""
+        return await self._sightings(due.observable())
+
+    async def signallable(self, limit: int) -> list[Sighting]:
+        """Return machines whose Attempt drains and to which the order may not have come."""
+        return await self._sightings(due.signallable(limit))
+
+    async def releasing(self, limit: int, *, answered: Sequence[int] = ()) -> list[Sighting]:
+        """Return machines to delete, or to prove gone, now, and those whose call was answered."""
+        return await self._sightings(due.releasing(limit, answered=answered))
+
+    async def offer_addresses(self, numbers: list[int]) -> dict[int, OfferAddress]:
+        """Return the private addresses of offers. Primary key."""
+        offers = t.supplier_offers.c
+        query = sa.select(offers.no, offers.instance_type, offers.region, offers.zone).where(
+            offers.no.in_(numbers)
+        )
+        async with self._database.transaction(read_only=True) as connection:
+            found = (await connection.execute(query)).mappings().all()
+        return {row["no"]: OfferAddress(**row) for row in found}
+
+    async def states(self, keys: list[str]) -> dict[str, str]:
+        """Return the states of machines by key, for the orphan sweep. Unique key."""
+        query = sa.select(t.machines.c.key, t.machines.c.state).where(t.machines.c.key.in_(keys))
+        async with self._database.transaction(read_only=True) as connection:
+            return {row.key: row.state for row in await connection.execute(query)}
+
+    async def record_orphan(
+        self, token: int, *, supplier: str, handle: str, cause: str, gone: bool
+    ) -> None:
+        """Note a machine that nobody uses, once while it is not gone (SC-611)."""
+        orphans = t.orphans.c
+        known = sa.and_(
+            orphans.supplier == supplier, orphans.handle == handle, orphans.gone.is_(None)
+        )
+        async with self._database.transaction() as connection:
+            now: datetime = await fence(connection, token)
+            found = (await connection.execute(sa.select(orphans.no).where(known))).scalar()
+            if found is None:
+                row = {"supplier": supplier, "handle": handle, "cause": cause, "found": now}
+                await connection.execute(
+                    sa.insert(t.orphans).values(row | {"gone": now if gone else None})
+                )
+            elif gone:
+                await connection.execute(
+                    sa.update(t.orphans).where(orphans.no == found).values(gone=database_now)
+                )
+
+    async def _sightings(self, query: sa.Select[Any]) -> list[Sighting]:
+        async with self._database.transaction(read_only=True) as connection:
+            rows = (await connection.execute(query)).mappings().all()
+        return [
+            Sighting(
+                no=row["no"],
+                key=row["key"],
+                handle=row["handle"],
+                state=row["state"],
+                attempt=row["attempt"],
+                details=row,
+            )
+            for row in rows
+        ]

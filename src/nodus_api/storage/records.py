@@ -1,0 +1,207 @@
+"""The rows that the loop moves, as frozen values: what a decision takes and returns.
+
+A decision gets an `AttemptRecord` and returns another; `AttemptStore` writes what
+differs between the two. Nothing here knows SQL.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+from nodus_api.kernel.attempt import Attempt, AttemptView
+from nodus_api.kernel.vocabulary import (
+    LeaseRole,
+    MachineState,
+    Market,
+    OwnerKind,
+    SlotState,
+    WorkloadState,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """What was submitted. `spec` is the checked manifest, with every default filled in."""
+
+    uid: UUID
+    project: str
+    organization: str
+    kind: OwnerKind
+    name: str
+    spec: Mapping[str, Any]
+    state: WorkloadState = WorkloadState.ACTIVE
+    outcome: str | None = None
+    created: datetime
+    ended: datetime | None = None
+    archived_usd: Decimal = Decimal(0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slot:
+    """One position of a workload, with the counters of SC-120 and SC-121."""
+
+    workload: UUID
+    slot: str
+    wanted: bool = True
+    current_epoch: int = 0
+    last_seq: int = 0
+    retries_used: int = 0
+    replacements: int = 0
+    backoff_k: int = 0
+    nodus_failures: int = 0
+    lost_in_a_row: int = 0
+    lost_candidates: tuple[Mapping[str, Any], ...] = ()
+    not_before: datetime | None = None
+    state: SlotState = SlotState.OPEN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """One unit of capacity, from the intent to the proof that it is gone (SC-608).
+
+    `no` is None until the row is written.
+    """
+
+    no: int | None = None
+    key: str
+    organization: str
+    offer: int
+    offering: str
+    market: Market
+    state: MachineState = MachineState.REQUESTED
+    handle: str | None = None
+    address: str | None = None
+    requested: datetime
+    granted: datetime | None = None
+    billing_start: datetime | None = None
+    registered: datetime | None = None
+    releasing: datetime | None = None
+    gone: datetime | None = None
+    gone_seen: datetime | None = None
+    tries: int = 0
+    next_try: datetime | None = None
+    increment: timedelta = timedelta(seconds=1)
+    minimum: timedelta = timedelta(0)
+    """Billing increment and minimum of the offer (SC-507); read with the machine, never written."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """An Attempt's hold on a machine; open while `released` is None (SC-608)."""
+
+    fence: int = 1
+    role: LeaseRole = LeaseRole.FIRST
+    held: datetime
+    released: datetime | None = None
+    rate_usd_per_hour: Decimal
+    won: bool = False
+    token_sha256: bytes
+    last_report: int = 0
+    orders: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tenancy:
+    """A machine together with the lease by which an Attempt holds it."""
+
+    machine: Machine
+    lease: Lease
+
+    @property
+    def open(self) -> bool:
+        """Whether the Attempt still holds the machine."""
+        return self.lease.released is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What only the loop needs of an Attempt (`attempt_work`); no reader sees it."""
+
+    next_try: datetime | None = None
+    limit_at: datetime | None = None
+    suspect_since: datetime | None = None
+    watermark: datetime | None = None
+    accrued: datetime | None = None
+    warned: datetime | None = None
+    drill: str | None = None
+    drill_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptRecord:
+    """An Attempt with everything that a decision about it may need or change.
+
+    `no` is None until the row is written. `tenancies` come in order of machine.
+    """
+
+    no: int | None = None
+    view: AttemptView
+    slot: Slot
+    workload: Workload
+    work: Work = field(default_factory=Work)
+    tenancies: tuple[Tenancy, ...] = ()
+
+    @property
+    def attempt(self) -> Attempt:
+        """The record that `advance` moves."""
+        return self.view.attempt
+
+    @property
+    def held(self) -> tuple[Tenancy, ...]:
+        """The machines that the Attempt holds now."""
+        return tuple(tenancy for tenancy in self.tenancies if tenancy.open)
+
+    def moved(self, attempt: Attempt) -> "AttemptRecord":
+        """Return the record with its Attempt replaced."""
+        return replace(self, view=replace(self.view, attempt=attempt))
+
+    def with_tenancy(self, tenancy: Tenancy) -> "AttemptRecord":
+        """Return the record with the tenancy of the same machine key replaced, or added."""
+        key = tenancy.machine.key
+        kept = [tenancy if one.machine.key == key else one for one in self.tenancies]
+        if all(one.machine.key != key for one in self.tenancies):
+            kept.append(tenancy)
+        return replace(self, tenancies=tuple(kept))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """One thing asked for, waiting to be applied (SC-801)."""
+
+    no: int
+    key: str
+    project: str
+    verb: str
+    kind: str | None
+    target: str
+    body: Mapping[str, Any]
+    asked: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """A runner's report as it was accepted (SC-641); `event_at` is receipt minus age (SC-615)."""
+
+    machine: int
+    fence: int
+    n: int
+    kind: str
+    event_at: datetime
+    received: datetime
+    body: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided:
+    """A placement decision, kept for `nodus explain` (SC-325, SC-333, SC-334)."""
+
+    attempt: int
+    at: datetime
+    request: Mapping[str, Any]
+    snapshot_id: str
+    result_hash: bytes
+    top: tuple[Mapping[str, Any], ...]
+    counters: Mapping[str, int]

@@ -1,0 +1,157 @@
+"""Runner reports: taken in by any scheduler process, fenced by one statement (SC-125, SC-645)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from nodus_api.storage import tables as t
+from nodus_api.storage.engine import Database
+from nodus_api.storage.records import Report
+from nodus_api.storage.statements import database_now
+
+ON_MACHINES = ("Acquiring", "Starting", "Running")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GivenReport:
+    """A report as a runner sent it; `age` is the time since the event (SC-615)."""
+
+    attempt: UUID
+    epoch: int
+    n: int
+    kind: str
+    age: timedelta
+    body: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """Where the sender of a report stands: the answer is made from it.
+
+    `current` is False if its epoch is over: a newer one lives, or this Attempt ended.
+    """
+
+    current: bool
+    slot_epoch: int
+    won: bool
+    last_seq: int
+    orders: tuple[Mapping[str, Any], ...]
+
+
+class ReportStore:
+    """The door by which reports come in; it needs no leader."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def accept(self, token_sha256: bytes, report: GivenReport) -> Standing | None:
+        """Keep a report once, if its epoch is the current one; say where the sender stands.
+
+        None: no lease has that token. A report that was kept before, or whose `n` is not
+        above the last applied one, changes nothing (SC-641).
+        """
+        async with self._database.transaction() as connection:
+            row = (await connection.execute(_sender(token_sha256))).mappings().first()
+            if row is None:
+                return None
+            same = row["uid"] == report.attempt and row["epoch"] == report.epoch
+            replayed = same and report.n <= row["last_report"]
+            current = same and row["current"]
+            if current and not replayed:
+                await connection.execute(_keep(token_sha256, report))
+        return Standing(
+            current=current or replayed,
+            slot_epoch=row["current_epoch"],
+            won=row["won"],
+            last_seq=row["last_seq"],
+            orders=tuple(row["orders"]),
+        )
+
+
+async def waiting_reports(
+    connection: AsyncConnection, attempts: list[int]
+) -> dict[int, list[Report]]:
+    """Return the waiting reports of machines that Attempts hold, in order of n, by machine.
+
+    Uses the primary key of `runner_reports`.
+    """
+    query = (
+        sa.select(t.runner_reports)
+        .join(
+            t.leases,
+            sa.and_(
+                t.leases.c.machine == t.runner_reports.c.machine,
+                t.leases.c.fence == t.runner_reports.c.fence,
+            ),
+        )
+        .where(t.leases.c.attempt == sa.any_(sa.bindparam("nos", attempts, type_=_BIGINTS)))
+        .order_by(t.runner_reports.c.machine, t.runner_reports.c.fence, t.runner_reports.c.n)
+    )
+    found: dict[int, list[Report]] = {}
+    for row in (await connection.execute(query)).mappings():
+        found.setdefault(row["machine"], []).append(Report(**row))
+    return found
+
+
+_BIGINTS = postgresql.ARRAY(sa.BigInteger)
+
+
+def _current() -> sa.ColumnElement[bool]:
+    """The fence of SC-125: the lease is open, the Attempt on its machine, the epoch the slot's."""
+    return sa.and_(
+        sa.func.upper_inf(t.leases.c.held),
+        t.attempts.c.stage.in_(ON_MACHINES),
+        t.slots.c.current_epoch == t.attempts.c.epoch,
+    )
+
+
+def _from_lease(query: sa.Select[Any], token_sha256: bytes) -> sa.Select[Any]:
+    """Join a lease with its Attempt and slot. Uses the unique `token_sha256`."""
+    same_slot = sa.and_(
+        t.slots.c.workload == t.attempts.c.workload, t.slots.c.slot == t.attempts.c.slot
+    )
+    return (
+        query.select_from(t.leases)
+        .join(t.attempts, t.attempts.c.no == t.leases.c.attempt)
+        .join(t.slots, same_slot)
+        .where(t.leases.c.token_sha256 == token_sha256)
+    )
+
+
+def _sender(token_sha256: bytes) -> sa.Select[Any]:
+    leases = t.leases.c
+    columns = (
+        leases.won,
+        leases.orders,
+        leases.last_report,
+        t.attempts.c.uid,
+        t.attempts.c.epoch,
+        t.slots.c.last_seq,
+        t.slots.c.current_epoch,
+        _current().label("current"),
+    )
+    return _from_lease(sa.select(*columns), token_sha256)
+
+
+def _keep(token_sha256: bytes, report: GivenReport) -> postgresql.Insert:
+    """Insert a report where the fence still holds; the same (machine, fence, n) only once."""
+    given = sa.select(
+        t.leases.c.machine,
+        t.leases.c.fence,
+        sa.literal(report.n, sa.BigInteger),
+        sa.literal(report.kind, sa.Text),
+        database_now - sa.literal(report.age, sa.Interval),
+        database_now,
+        sa.literal(dict(report.body), postgresql.JSONB),
+    )
+    fenced = _from_lease(given, token_sha256).where(
+        _current(), t.attempts.c.epoch == report.epoch, t.leases.c.last_report < report.n
+    )
+    columns = ["machine", "fence", "n", "kind", "event_at", "received", "body"]
+    return postgresql.insert(t.runner_reports).from_select(columns, fenced).on_conflict_do_nothing()

@@ -1,0 +1,254 @@
+"""Workloads, their slots, and the commands that ask for them (SC-801, SC-802)."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from nodus_api.kernel.attempt import Cursor, RestorePoint
+from nodus_api.kernel.vocabulary import OwnerKind
+from nodus_api.storage import tables as t
+from nodus_api.storage.attempt_store import fence
+from nodus_api.storage.bulk import as_json, plain, upsert_rows
+from nodus_api.storage.engine import Database
+from nodus_api.storage.records import Command, Slot, Workload
+from nodus_api.storage.statements import SLOT_STATE
+from nodus_api.storage.work_rows import slot_of, slot_row, workload_of, workload_row
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OccupiedSlot:
+    """A slot, the latest Attempt in it, and whether that one lives."""
+
+    slot: Slot
+    latest: int | None = None
+    live: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class WorkloadEdit:
+    """One workload under lock in a fenced transaction; `put` and `put_slot` keep what is written.
+
+    `workload` is None where none of that name exists.
+    """
+
+    connection: AsyncConnection
+    now: datetime
+    workload: Workload | None
+    slots: dict[str, OccupiedSlot] = field(default_factory=dict)
+
+    async def put(self, workload: Workload) -> None:
+        """Insert or overwrite the workload. Primary key."""
+        row = workload_row(workload)
+        insert = postgresql.insert(t.workloads).values(
+            row | {"spec": plain(workload.spec), "kind": workload.kind.value}
+        )
+        moved = {name: insert.excluded[name] for name in ("spec", "state", "outcome", "ended")}
+        await self.connection.execute(
+            insert.on_conflict_do_update(index_elements=["uid"], set_=moved)
+        )
+        self.workload = workload
+
+    async def put_slots(self, slots: Sequence[Slot]) -> None:
+        """Insert or overwrite slots. Primary key."""
+        if slots:
+            statement = upsert_rows(t.slots, ["workload", "slot"], SLOT_STATE)
+            await self.connection.execute(statement, as_json(slot_row(one) for one in slots))
+
+    async def answer(self, command: Command, outcome: str, message: str | None = None) -> None:
+        """Record what became of a command, once. Primary key; guard: not yet applied."""
+        await self.connection.execute(
+            sa.update(t.commands)
+            .where(t.commands.c.no == command.no, t.commands.c.applied.is_(None))
+            .values(applied=self.now, outcome=outcome, message=message)
+        )
+
+
+class WorkloadStore:
+    """The door to what is wanted, for the one loop that leads."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def open_commands(self, limit: int) -> list[Command]:
+        """Return commands that wait, in the order they were asked. Uses `commands_open`."""
+        query = (
+            sa.select(t.commands)
+            .where(t.commands.c.applied.is_(None))
+            .order_by(t.commands.c.no)
+            .limit(limit)
+        )
+        async with self._database.transaction(read_only=True) as connection:
+            found = (await connection.execute(query)).mappings().all()
+        return [_command(row) for row in found]
+
+    @asynccontextmanager
+    async def edit_named(
+        self, token: int, *, project: str, kind: OwnerKind, name: str
+    ) -> AsyncIterator[WorkloadEdit]:
+        """Open a fenced transaction over the workload of that name, if it exists."""
+        async with self._edit(
+            token,
+            sa.and_(
+                t.workloads.c.project == project,
+                t.workloads.c.kind == kind.value,
+                t.workloads.c.name == name,
+                t.workloads.c.state != "Deleted",
+            ),
+        ) as edit:
+            yield edit
+
+    @asynccontextmanager
+    async def edit(self, token: int, uid: UUID) -> AsyncIterator[WorkloadEdit]:
+        """Open a fenced transaction over one workload."""
+        async with self._edit(token, t.workloads.c.uid == uid) as edit:
+            yield edit
+
+    async def unfilled(self, limit: int) -> list[UUID]:
+        """Return Active workloads with an Open slot in which no Attempt lives."""
+        return await self._with_slots(limit, "Active", unfilled=True)
+
+    async def undecided(self, limit: int) -> list[UUID]:
+        """Return Active workloads with a slot that is decided: they may have ended."""
+        return await self._with_slots(limit, "Active", unfilled=False)
+
+    async def crowded(self, limit: int) -> list[UUID]:
+        """Return Active workloads in which more Attempts live than their spec allows at once."""
+        allowed = sa.cast(
+            sa.func.coalesce(
+                t.workloads.c.spec["parallelism"].astext, t.workloads.c.spec["workers"].astext
+            ),
+            sa.Integer,
+        )
+        query = (
+            sa.select(t.workloads.c.uid)
+            .join(t.attempts, t.attempts.c.workload == t.workloads.c.uid)
+            .where(t.workloads.c.state == "Active")
+            .where(t.attempts.c.deletion_proven.is_(None), t.attempts.c.finished.is_(None))
+            .group_by(t.workloads.c.uid)
+            .having(sa.func.count() > allowed)
+            .limit(limit)
+        )
+        async with self._database.transaction(read_only=True) as connection:
+            return list((await connection.execute(query)).scalars())
+
+    async def read(self, uid: UUID) -> tuple[Workload, dict[str, OccupiedSlot]] | None:
+        """Return a workload and its slots as they stand, without locks."""
+        query = (
+            sa.select(t.workloads, t.projects.c.organization)
+            .join(t.projects, t.projects.c.name == t.workloads.c.project)
+            .where(t.workloads.c.uid == uid)
+        )
+        async with self._database.snapshot() as connection:
+            row = (await connection.execute(query)).mappings().first()
+            slots = await occupied_slots(connection, uid)
+        return None if row is None else (workload_of(row), slots)
+
+    async def organization(self, project: str) -> str | None:
+        """Return the organization of a project; None if there is no such project."""
+        query = sa.select(t.projects.c.organization).where(t.projects.c.name == project)
+        async with self._database.transaction(read_only=True) as connection:
+            found: str | None = (await connection.execute(query)).scalar()
+        return found
+
+    async def _with_slots(self, limit: int, state: str, *, unfilled: bool) -> list[UUID]:
+        lives = sa.exists().where(
+            t.attempts.c.workload == t.slots.c.workload,
+            t.attempts.c.slot == t.slots.c.slot,
+            t.attempts.c.finished.is_(None),
+        )
+        wanted = sa.and_(t.slots.c.state == "Open", t.slots.c.wanted.is_(True), ~lives)
+        query = (
+            sa.select(t.workloads.c.uid)
+            .join(t.slots, t.slots.c.workload == t.workloads.c.uid)
+            .where(t.workloads.c.state == state)
+            .where(wanted if unfilled else t.slots.c.state != "Open")
+            .group_by(t.workloads.c.uid)
+            .order_by(sa.func.min(t.workloads.c.created), t.workloads.c.uid)
+            .limit(limit)
+        )
+        async with self._database.transaction(read_only=True) as connection:
+            return list((await connection.execute(query)).scalars())
+
+    @asynccontextmanager
+    async def _edit(self, token: int, which: sa.ColumnElement[bool]) -> AsyncIterator[WorkloadEdit]:
+        query = (
+            sa.select(t.workloads, t.projects.c.organization)
+            .join(t.projects, t.projects.c.name == t.workloads.c.project)
+            .where(which)
+            .with_for_update(of=t.workloads)
+        )
+        async with self._database.transaction() as connection:
+            now = await fence(connection, token)
+            row = (await connection.execute(query)).mappings().first()
+            edit = WorkloadEdit(
+                connection=connection, now=now, workload=workload_of(row) if row else None
+            )
+            if edit.workload is not None:
+                edit.slots = await occupied_slots(connection, edit.workload.uid)
+            yield edit
+
+
+async def occupied_slots(connection: AsyncConnection, workload: UUID) -> dict[str, OccupiedSlot]:
+    """Return a workload's slots by name. Keys (workload, slot) and (workload, slot, epoch)."""
+    latest = sa.and_(
+        t.attempts.c.workload == t.slots.c.workload,
+        t.attempts.c.slot == t.slots.c.slot,
+        t.attempts.c.epoch == t.slots.c.current_epoch,
+    )
+    query = (
+        sa.select(
+            t.slots,
+            t.attempts.c.no.label("latest"),
+            sa.and_(t.attempts.c.no.is_not(None), t.attempts.c.finished.is_(None)).label("live"),
+        )
+        .outerjoin(t.attempts, latest)
+        .where(t.slots.c.workload == workload)
+    )
+    return {
+        row["slot"]: OccupiedSlot(slot=slot_of(row), latest=row["latest"], live=bool(row["live"]))
+        for row in (await connection.execute(query)).mappings()
+    }
+
+
+async def restore_points(connection: AsyncConnection, workload: UUID) -> dict[str, RestorePoint]:
+    """Return each slot's highest committed checkpoint that is not deleted (SC-141)."""
+    kept = t.checkpoints.c
+    later = t.checkpoints.alias("later")
+    newer = sa.exists().where(
+        later.c.workload == kept.workload,
+        later.c.slot == kept.slot,
+        later.c.seq > kept.seq,
+        later.c.deleted.is_(None),
+    )
+    query = sa.select(kept.slot, kept.seq, kept.cursor_completed, kept.cursor_total).where(
+        kept.workload == workload, kept.deleted.is_(None), ~newer
+    )
+    return {
+        row.slot: RestorePoint(
+            seq=row.seq,
+            cursor=None
+            if row.cursor_total is None
+            else Cursor(completed=row.cursor_completed, total=row.cursor_total),
+        )
+        for row in await connection.execute(query)
+    }
+
+
+def _command(row: Any) -> Command:
+    return Command(
+        no=row["no"],
+        key=row["key"],
+        project=row["project"],
+        verb=row["verb"],
+        kind=row["kind"],
+        target=row["target"],
+        body=row["body"],
+        asked=row["asked"],
+    )

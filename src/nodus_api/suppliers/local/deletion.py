@@ -1,0 +1,82 @@
+"""How a machine ends: asked, then made to, then removed, then proven gone (SC-712)."""
+
+import asyncio
+import logging
+import signal
+from contextlib import suppress
+from datetime import datetime
+
+from nodus_api.clock import Clock
+from nodus_api.suppliers.local import cgroups
+from nodus_api.suppliers.local.processes import Processes
+from nodus_api.suppliers.local.workdir import WorkDirectories
+
+logger = logging.getLogger(__name__)
+
+_KILL_SECONDS = 5.0
+_REMOVE_SECONDS = 5.0
+_FIRST_PAUSE_SECONDS = 0.005
+_LONGEST_PAUSE_SECONDS = 0.2
+
+
+def condemn(directories: WorkDirectories, key: str, now: datetime) -> datetime | None:
+    """Begin a deletion and return since when it is under way; the caller holds the lock.
+
+    SIGTERM is sent by the call that begins it, and by no later one. None if there is no machine:
+    then a tombstone stands for it, so that a create that is still on its way finds it.
+    """
+    if not directories.exists(key):
+        directories.bury(key, None)
+        return None
+    since = directories.condemn(key, now)
+    if since == now:
+        Processes(directories.path(key)).signal_groups(signal.SIGTERM)
+    return since
+
+
+async def delete_machine(
+    directories: WorkDirectories, key: str, clock: Clock, *, end_by: datetime
+) -> None:
+    """End a condemned machine and remove it: SIGKILL at `end_by`, 10 s more at most.
+
+    Continued by the next call if that was not enough. The order makes the proof: the mark first,
+    which a runner that is still starting obeys; then no live process; then the tombstone with that
+    moment; then the directory.
+    """
+    left = (end_by - clock.now()).total_seconds()
+    if not await _wait_empty(directories, key, clock, left):
+        Processes(directories.path(key)).kill()
+        if not await _wait_empty(directories, key, clock, _KILL_SECONDS):
+            logger.error("a machine's processes survive SIGKILL", extra={"machine": key})
+            return
+    group = Processes(directories.path(key)).cgroup
+    if group is not None:
+        cgroups.remove(group)
+    directories.bury(key, clock.now())
+    directories.discard(key)
+    await empty_trash(directories, key)
+
+
+async def empty_trash(directories: WorkDirectories, key: str) -> None:
+    """Delete what was discarded; a large tree goes on being deleted after 5 s.
+
+    The proof waits for it: disk is part of a machine.
+    """
+    with suppress(TimeoutError):
+        await asyncio.wait_for(asyncio.to_thread(directories.empty_trash, key), _REMOVE_SECONDS)
+
+
+async def _wait_empty(directories: WorkDirectories, key: str, clock: Clock, seconds: float) -> bool:
+    """Wait until nothing of the machine is alive; False if it still is after `seconds`."""
+    deadline = clock.monotonic() + seconds
+    pause = _FIRST_PAUSE_SECONDS
+    while True:
+        processes = Processes(directories.path(key))
+        if processes.empty():
+            processes.runner()  # reaps it if it is our child
+            return True
+        left = deadline - clock.monotonic()
+        if left <= 0:
+            return False
+        await clock.sleep(min(pause, left))
+        pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)

@@ -1,0 +1,86 @@
+"""From a machine's intent to a running runner: `intent.json`, and a process that outlives us."""
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import nodus_api
+from nodus_api.runner.files import LOG, SPAWNED
+from nodus_api.runner.identity import identity_of, write_identity
+from nodus_api.runner.intent import RunnerIntent
+from nodus_api.suppliers.supplier import Incarnation, MachineIntent
+
+
+def runner_intent(
+    intent: MachineIntent,
+    *,
+    runner_socket: Path,
+    environment: Mapping[str, str],
+    heartbeat: float,
+    cgroup: Path | None,
+) -> RunnerIntent:
+    """Return what the runner is told; the token is not in it but in a file beside it."""
+    program = intent.program
+    return RunnerIntent(
+        installation=str(intent.installation),
+        machine=intent.key,
+        attempt=str(intent.attempt_uid),
+        epoch=intent.epoch,
+        fence=intent.fence,
+        command=program.command,
+        report_to=f"unix:{runner_socket}",
+        environment={**environment, **program.environment},
+        context=program_context(intent.incarnation, intent.epoch),
+        working_directory=program.working_directory,
+        stop_grace=program.stop_grace.total_seconds(),
+        heartbeat=heartbeat,
+        memory_bytes=program.memory_bytes,
+        cgroup=str(cgroup) if cgroup else None,
+    )
+
+
+def program_context(incarnation: Incarnation, epoch: int) -> dict[str, str]:
+    """Return the NODUS_ variables that the program sees; what does not apply is absent (SC-143)."""
+    restore, gang = incarnation.restore, incarnation.gang
+    interval = incarnation.checkpoint_interval
+    values: dict[str, str | int | None] = {
+        "NODUS_PROJECT": incarnation.project,
+        "NODUS_ATTEMPT": incarnation.attempt_name,
+        "NODUS_SLOT": incarnation.slot,
+        "NODUS_EPOCH": epoch,
+        "NODUS_RESTORE_SEQ": restore.seq if restore else None,
+        "NODUS_CURSOR_COMPLETED": restore.completed if restore else None,
+        "NODUS_CURSOR_TOTAL": restore.total if restore else None,
+        "NODUS_RANK": gang.rank if gang else None,
+        "NODUS_SIZE": gang.size if gang else None,
+        "NODUS_GANG_EPOCH": gang.epoch if gang else None,
+        "NODUS_RENDEZVOUS": gang.rendezvous if gang else None,
+        "NODUS_CHECKPOINT_INTERVAL": round(interval.total_seconds()) if interval else None,
+    }
+    return {name: str(value) for name, value in values.items() if value is not None}
+
+
+def spawn_runner(directory: Path, environment: Mapping[str, str]) -> int:
+    """Start the runner of a directory as the leader of a new session; return its pid.
+
+    Spawning twice is safe: the second runner finds the directory claimed and leaves. If we die
+    before the record is written, the runner's own is there a moment later. Raises OSError.
+    """
+    package = str(Path(nodus_api.__file__).parent.parent)
+    log = str(directory / LOG)
+    append = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    pid = os.posix_spawn(
+        sys.executable,
+        # -P: the work directory is no place to import from.
+        [sys.executable, "-P", "-m", "nodus_api.runner", str(directory)],
+        {**environment, "PYTHONPATH": package, "PYTHONDONTWRITEBYTECODE": "1"},
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, log, append, 0o600),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+        ],
+        setsid=True,
+    )
+    write_identity(directory / SPAWNED, identity_of(pid))
+    return pid

@@ -1,0 +1,129 @@
+"""Where a machine's files lie, and how a work directory comes and goes in one step each."""
+
+import json
+import os
+import re
+import shutil
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from nodus_api.runner import files
+from nodus_api.runner.files import read_json, write_json, write_text
+
+_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
+_STAGING = ".new"
+_TRASH = ".trash"
+_TOMBSTONES = ".gone"
+_TOMBSTONE_LIFE = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tombstone:
+    """What stays of a deleted machine: when it was seen to be gone, None while it is not."""
+
+    gone_at: datetime | None
+
+
+class WorkDirectories:
+    """The machines of one root: `root/KEY/`, and what is coming and going beside them."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        for folder in (root, root / _STAGING, root / _TRASH, root / _TOMBSTONES):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def valid(self, key: str) -> bool:
+        """Whether a key can name a machine here; no other ever reaches the file system."""
+        return _KEY.fullmatch(key) is not None
+
+    def path(self, key: str) -> Path:
+        """Return the work directory of a key."""
+        return self.root / key
+
+    def exists(self, key: str) -> bool:
+        """Whether the machine's directory is there; raises OSError if that cannot be known."""
+        return self.valid(key) and _there(self.path(key))
+
+    def remains(self, key: str) -> bool:
+        """Whether the directory or a part of it is there; raises OSError if not known."""
+        return self.exists(key) or _there(self.root / _TRASH / key)
+
+    def machines(self) -> list[str]:
+        """Return the keys of all machines, in order."""
+        return sorted(name for name in os.listdir(self.root) if self.valid(name))
+
+    def make(self, key: str, intent: dict[str, Any], token: str) -> None:
+        """Make a machine's directory, whole or not at all; the caller holds the lock."""
+        staged = self.root / _STAGING / key
+        shutil.rmtree(staged, ignore_errors=True)  # of one that was killed in this place
+        staged.mkdir(mode=0o700)
+        write_json(staged / files.INTENT, intent)
+        write_text(staged / files.TOKEN, token)
+        staged.rename(self.path(key))
+
+    def discard(self, key: str) -> None:
+        """Take a machine's directory away in one step; `empty_trash` frees its space."""
+        with suppress(FileNotFoundError):
+            self.path(key).rename(self.root / _TRASH / key)
+
+    def empty_trash(self, key: str) -> None:
+        """Delete what was discarded; slow for a large tree, so not for an event loop."""
+        trash = self.root / _TRASH / key
+        while _there(trash):
+            try:
+                shutil.rmtree(trash)
+            except FileNotFoundError:
+                continue  # another deletion is at the same tree
+            except PermissionError:  # the program has closed its own folders
+                for folder, _, _ in os.walk(trash):
+                    Path(folder).chmod(0o700)
+                shutil.rmtree(trash)
+
+    def condemn(self, key: str, at: datetime) -> datetime:
+        """Mark a machine as being deleted; return since when it is."""
+        mark = self.path(key) / files.DELETING
+        with suppress(FileExistsError, FileNotFoundError):
+            descriptor = os.open(mark, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with open(descriptor, "w", encoding="ascii") as file:
+                json.dump({"at": at.isoformat()}, file)
+        record = read_json(mark)
+        return datetime.fromisoformat(record["at"]) if record else at
+
+    def condemned(self, key: str) -> bool:
+        """Whether the machine's deletion has begun."""
+        return (self.path(key) / files.DELETING).exists()
+
+    def bury(self, key: str, gone_at: datetime | None) -> None:
+        """Write the tombstone; a moment once written stays."""
+        known = self.tombstone(key)
+        if known is not None and known.gone_at is not None:
+            return
+        stamp = gone_at.isoformat() if gone_at else None
+        write_json(self.root / _TOMBSTONES / key, {"goneAt": stamp}, durable=True)
+
+    def tombstone(self, key: str) -> Tombstone | None:
+        """Return the tombstone of a key, None if it was never deleted, or long ago."""
+        record = read_json(self.root / _TOMBSTONES / key)
+        if record is None:
+            return None
+        stamp = record.get("goneAt")
+        return Tombstone(gone_at=datetime.fromisoformat(stamp) if stamp else None)
+
+    def forget(self, now: datetime) -> None:
+        """Remove the tombstones that are older than a day."""
+        oldest = (now - _TOMBSTONE_LIFE).timestamp()
+        for entry in os.scandir(self.root / _TOMBSTONES):
+            with suppress(FileNotFoundError):
+                if entry.stat().st_mtime < oldest:
+                    os.unlink(entry.path)
+
+
+def _there(path: Path) -> bool:
+    try:
+        os.lstat(path)
+    except FileNotFoundError:
+        return False
+    return True

@@ -1,0 +1,28 @@
+"""Why the cache cannot answer; the HTTP side turns each into its Status."""
+
+
+class CacheWarming(Exception):
+    """Nothing is loaded yet, or what is loaded is being replaced, while Postgres answers."""
+
+
+class FeedUnavailable(Exception):
+    """Postgres cannot be reached and the answer needs it."""
+
+
+class StateNotReached(Exception):
+    """The cache did not reach the revision in time (LW-103)."""
+
+    def __init__(self, requested: int, current: int) -> None:
+        super().__init__(requested, current)
+        self.requested = requested
+        self.current = current
+
+
+class StateTooOld(Exception):
+    """The revision has left the history, or never was part of it (LW-104, LW-114, LW-123)."""
+
+    def __init__(self, requested: int, oldest: int) -> None:
+        """`oldest` is the revision of the first change that is kept."""
+        super().__init__(requested, oldest)
+        self.requested = requested
+        self.oldest = oldest

@@ -1,0 +1,85 @@
+"""Consistent reads: ask the log for its head, and wait until the cache has it."""
+
+import asyncio
+import heapq
+import itertools
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+from nodus_api.clock import Clock
+from nodus_api.tasks import spawn
+
+WAIT_SECONDS = 3.0
+"""How long a read waits for the cache to reach a revision (LW-103)."""
+
+
+class Head:
+    """The head of the log; one query serves all that asked before it was sent."""
+
+    def __init__(self, query: Callable[[], Awaitable[int]]) -> None:
+        """`query` asks Postgres for `max(rev)`."""
+        self._query = query
+        self._next: asyncio.Future[int] | None = None
+        self._asking: asyncio.Task[None] | None = None
+
+    async def ask(self) -> int:
+        """Return a head read after this call; what the query raises is raised to each caller."""
+        if self._next is None:
+            self._next = asyncio.get_running_loop().create_future()
+            if self._asking is None or self._asking.done():
+                self._asking = spawn("watchcache-head", self._answer())
+        # a caller that is cancelled must not take the answer from the others
+        return await asyncio.shield(self._next)
+
+    async def _answer(self) -> None:
+        while self._next is not None:
+            waiting, self._next = self._next, None
+            try:
+                head = await self._query()
+            except asyncio.CancelledError:
+                waiting.cancel()
+                raise
+            except Exception as error:  # noqa: BLE001  handed to the callers, who translate it
+                waiting.set_exception(error)
+                waiting.exception()  # seen here too, should every caller be gone
+            else:
+                waiting.set_result(head)
+
+    async def close(self) -> None:
+        """End a query that is under way."""
+        if self._asking is not None:
+            self._asking.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._asking
+
+
+class Reached:
+    """Readers that wait for the cache's position to reach a revision."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._order = itertools.count()
+        self._waiting: list[tuple[int, int, asyncio.Future[bool]]] = []
+        self._position = 0
+
+    def advance(self, position: int) -> None:
+        """Let go all that waited for `position` or less."""
+        self._position = position
+        while self._waiting and self._waiting[0][0] <= position:
+            _, _, future = heapq.heappop(self._waiting)
+            if not future.done():
+                future.set_result(True)
+
+    async def wait(self, rev: int, seconds: float = WAIT_SECONDS) -> bool:
+        """Return whether the position reached `rev` within so many seconds of the clock."""
+        if rev <= self._position:
+            return True
+        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._waiting, (rev, next(self._order), future))
+        timer = spawn("watchcache-wait", self._clock.sleep(seconds))
+        try:
+            await asyncio.wait((future, timer), return_when=asyncio.FIRST_COMPLETED)
+            return future.done()
+        finally:
+            timer.cancel()
+            future.cancel()

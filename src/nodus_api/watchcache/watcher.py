@@ -1,0 +1,251 @@
+"""One client's watch: a position in the history, never a queue of its own."""
+
+import asyncio
+import heapq
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from nodus_api.clock import Clock
+from nodus_api.storage.errors import StorageError
+from nodus_api.watchcache.contents import Contents
+from nodus_api.watchcache.documents import DocumentGone, Documents
+from nodus_api.watchcache.entry import Entry, at_revision
+from nodus_api.watchcache.filters import Filter
+from nodus_api.watchcache.history import Event
+
+AT_ONCE = 256
+"""Events taken in one step."""
+
+TICK_SECONDS = 0.25
+
+
+class WatchOver(Exception):
+    """The stream must end cleanly: history was lost, the server stops, or a right is gone."""
+
+
+class Wakeable(Protocol):
+    """Something that looks again when woken."""
+
+    def wake(self) -> None:
+        """Look again."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """One event for one watcher: ADDED, MODIFIED or DELETED, and the object's finished bytes."""
+
+    type: str
+    rev: int
+    body: bytes
+
+
+class Watcher:
+    """Takes the events of a scope that a filter chooses, from a position on."""
+
+    def __init__(
+        self,
+        watchers: "Watchers",
+        contents: Contents,
+        documents: Documents,
+        *,
+        scope: str | None,
+        chosen: Filter,
+        position: int,
+        initial: list[Entry] | None,
+    ) -> None:
+        """Everything up to `position` is known to the client, or stands in `initial`."""
+        self.scope = scope
+        self.position = position
+        self.initial = initial
+        self.over: str | None = None
+        self._watchers = watchers
+        self._contents = contents
+        self._documents = documents
+        self._chosen = chosen
+        self._caught_up = False
+        self._woken: asyncio.Future[None] | None = None
+        self._signalled = False
+
+    @property
+    def process_position(self) -> int:
+        """How far the process has come: a bookmark for whoever has taken everything."""
+        return self._contents.position
+
+    def initial_pieces(self) -> Iterator[list[tuple[int, bytes]]] | None:
+        """Give the initial objects with their revisions, rising, some at a time.
+
+        None where none were asked for. They are let go as they are given.
+        """
+        if self.initial is None:
+            return None
+        return self._pieces(self.initial)
+
+    def _pieces(self, entries: list[Entry]) -> Iterator[list[tuple[int, bytes]]]:
+        self.initial = None
+        for at in range(0, len(entries), AT_ONCE):
+            yield [(e.rev, e.body) for e in entries[at : at + AT_ONCE] if e.body is not None]
+
+    def wake(self) -> None:
+        """Let the stream look again."""
+        self._signalled = True
+        if self._woken is not None and not self._woken.done():
+            self._woken.set_result(None)
+
+    def end(self, why: str) -> None:
+        """Let the stream end cleanly after the event it stands at."""
+        if self.over is None:
+            self.over = why
+        self.wake()
+
+    def close(self) -> None:
+        """Take the watcher out; called once by the stream that owns it."""
+        self._watchers.remove(self)
+
+    def wake_at(self, due: float) -> None:
+        """Wake at a moment of the monotonic clock, to a quarter of a second."""
+        self._watchers.wake_at(due, self)
+
+    async def wait(self) -> None:
+        """Wait until something may be there to take, a time is due, or the watch is over."""
+        if not self._signalled:
+            self._woken = asyncio.get_running_loop().create_future()
+            await self._woken
+        self._woken = None
+        self._signalled = False
+
+    async def take(self) -> list[Delivery]:
+        """Return the next events, in order, and move on; empty when nothing is left.
+
+        Raises WatchOver when the history between was lost.
+        """
+        while True:
+            events = self._next()
+            if not events:
+                return []
+            deliveries = await self._deliveries(events)
+            self.position = events[-1].rev
+            if deliveries:
+                return deliveries
+
+    def _next(self) -> Sequence[Event]:
+        log = self._contents.history.of(self.scope)
+        if self.position < log.dropped:
+            raise WatchOver("the watch left the history")
+        events = log.after(self.position, AT_ONCE)
+        if not events:
+            self._caught_up = True
+            self.position = max(self.position, self._contents.position)
+        elif self._caught_up and _is_stub(events[0]):
+            raise WatchOver("the watch left the documents of the history")
+        return events
+
+    async def _deliveries(self, events: Sequence[Event]) -> list[Delivery]:
+        typed = [(kind, event) for event in events if (kind := self._type_of(event)) is not None]
+        later = [event.rev for kind, event in typed if kind != "DELETED" and event.body is None]
+        before = [event for kind, event in typed if kind == "DELETED" and event.prev_body is None]
+        # what the events hold now is copied before the first wait, in which they may become stubs
+        held = {
+            event.rev: event.prev_body if kind == "DELETED" else event.body for kind, event in typed
+        }
+        try:
+            if later:
+                held.update(await self._documents.at(later))
+            if before:
+                held.update(await self._documents.before(before))
+        except (DocumentGone, StorageError) as error:
+            raise WatchOver("a document of the history cannot be fetched") from error
+        deliveries = []
+        for kind, event in typed:
+            body = held[event.rev]
+            if body is None:
+                raise WatchOver("a document of the history is gone")
+            if kind == "DELETED":
+                body = at_revision(body, event.rev)
+            deliveries.append(Delivery(kind, event.rev, body))
+        return deliveries
+
+    def _type_of(self, event: Event) -> str | None:
+        """Say what the change is to this watcher (LW-132)."""
+        chosen = self._chosen
+        was = event.prev_rev is not None and chosen.matches(
+            event.project, event.name, event.uid, event.prev_selection
+        )
+        now = event.kind != "D" and (
+            was
+            if event.selection is event.prev_selection and event.prev_rev is not None
+            else chosen.matches(event.project, event.name, event.uid, event.selection)
+        )
+        if now:
+            return "MODIFIED" if was else "ADDED"
+        return "DELETED" if was else None
+
+
+class Watchers:
+    """All watchers of a process: woken by scope, by time, and ended together."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._by_scope: dict[str | None, dict[Watcher, None]] = {}
+        self._all: dict[Watcher, None] = {}
+        self._order = itertools.count()
+        self._due: list[tuple[float, int, Wakeable]] = []
+
+    def __len__(self) -> int:
+        """Return how many watches run."""
+        return len(self._all)
+
+    def all(self) -> list[Watcher]:
+        """Return the watchers, those that began first in front."""
+        return list(self._all)
+
+    def add(self, watcher: Watcher) -> None:
+        """Let a watcher be woken by changes of its scope."""
+        self._all[watcher] = None
+        self._by_scope.setdefault(watcher.scope, {})[watcher] = None
+
+    def remove(self, watcher: Watcher) -> None:
+        """Forget a watcher; a second time does nothing."""
+        if watcher not in self._all:
+            return
+        del self._all[watcher]
+        group = self._by_scope[watcher.scope]
+        del group[watcher]
+        if not group:
+            del self._by_scope[watcher.scope]
+
+    def wake(self, projects: Sequence[str]) -> None:
+        """Wake the watchers of these projects, and those of all projects."""
+        for scope in (*projects, None):
+            for watcher in self._by_scope.get(scope, ()):
+                watcher.wake()
+
+    def end_all(self, why: str) -> None:
+        """End every watch cleanly."""
+        for watcher in self.all():
+            watcher.end(why)
+
+    def end_between(self, low: int, high: int) -> None:
+        """End the watches that wait at a revision that an epoch skipped (storage.md section 8)."""
+        for watcher in self.all():
+            if low < watcher.position < high:
+                watcher.end("an epoch skipped the revision")
+
+    def wake_at(self, due: float, watcher: Wakeable) -> None:
+        """Wake a watcher, of this cache or another, at a moment of the monotonic clock."""
+        heapq.heappush(self._due, (due, next(self._order), watcher))
+
+    async def run(self) -> None:
+        """Wake whoever is due, four times a second, until cancelled."""
+        while True:
+            await self._clock.sleep(TICK_SECONDS)
+            now = self._clock.monotonic()
+            while self._due and self._due[0][0] <= now:
+                _, _, watcher = heapq.heappop(self._due)
+                watcher.wake()
+
+
+def _is_stub(event: Event) -> bool:
+    return (event.prev_body if event.kind == "D" else event.body) is None

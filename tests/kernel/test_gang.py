@@ -1,0 +1,126 @@
+"""What the Attempts of a gang epoch say together: SC-132 to SC-135, SC-520."""
+
+from dataclasses import replace
+
+import pytest
+from tests.kernel.lives import (
+    acquiring,
+    after,
+    at,
+    failed,
+    lost,
+    member,
+    registered,
+    running,
+    starting,
+    succeeded,
+)
+
+from nodus_api.kernel.attempt import Attempt
+from nodus_api.kernel.billing import Release
+from nodus_api.kernel.events import Exited, StopCompleted, StopRequested
+from nodus_api.kernel.gang import (
+    all_registered,
+    first_failed,
+    has_succeeded,
+    late_ranks,
+    release_of,
+    unstarted_in_a_row,
+)
+from nodus_api.kernel.vocabulary import Reason, Stage
+
+
+def released(attempt: Attempt) -> Attempt:
+    return after(
+        attempt,
+        StopRequested(at=at(505), trigger=None, reason=Reason.RELEASED, deadline=at(535)),
+        StopCompleted(at=at(510)),
+    )
+
+
+def test_the_barrier_opens_when_all_ranks_are_registered() -> None:  # SC-133
+    ready = [member(registered(), 0), member(registered(), 1)]
+
+    assert all_registered(ready)
+    assert not all_registered([*ready, member(starting(), 2)])
+    assert not all_registered([*ready, member(released(registered()), 2)])
+
+
+def test_a_gang_is_decided_for_the_rank_that_failed_first() -> None:  # SC-120
+    early = member(replace(lost(), finished=at(400)), 3)
+    late, same = member(failed(), 1), member(lost(), 2)
+
+    assert first_failed([late, early, same]) == early
+    assert first_failed([same, late]) == late  # of one second, the lower rank
+    assert first_failed([member(running(), 0), member(released(running()), 1)]) is None
+
+
+def test_a_gang_succeeds_with_all_its_ranks() -> None:  # SC-135
+    assert has_succeeded([member(succeeded(), 0), member(succeeded(), 1)])
+
+
+def test_a_late_rank_does_not_spoil_the_success() -> None:  # SC-135
+    assert has_succeeded([member(succeeded(), 0), member(released(running()), 1)])
+
+
+@pytest.mark.parametrize(
+    ("rank_0", "rank_1"),
+    [
+        (succeeded(), running()),
+        (succeeded(), failed()),
+        (running(), succeeded()),
+        (released(running()), succeeded()),
+    ],
+)
+def test_a_gang_with_another_end_has_not_succeeded(rank_0: Attempt, rank_1: Attempt) -> None:
+    assert not has_succeeded([member(rank_0, 0), member(rank_1, 1)])
+
+
+def test_ranks_are_late_60_seconds_after_rank_0_exited() -> None:  # SC-135
+    rank_0, rank_1 = member(succeeded(), 0), member(running(), 1)
+
+    assert late_ranks([rank_0, rank_1], at(559)) == ()
+    assert late_ranks([rank_1, rank_0], at(560)) == (rank_1,)
+
+
+def test_no_rank_is_late_while_rank_0_runs() -> None:
+    members = [member(running(), 0), member(succeeded(), 1)]
+
+    assert late_ranks(members, at(9999)) == ()
+
+
+def test_a_gang_in_which_no_program_started_costs_nothing() -> None:  # SC-133, scenario 29
+    members = [member(released(acquiring()), 0), member(released(registered()), 1)]
+
+    assert release_of(members) is Release.NEVER_STARTED
+
+
+@pytest.mark.parametrize(
+    ("cause", "release"),
+    [
+        (lost(), Release.CAPACITY_FAULT),
+        (replace(failed(), reason=Reason.INTERNAL_ERROR), Release.CAPACITY_FAULT),
+        (failed(), Release.NOT_NEEDED),
+        (succeeded(), Release.NOT_NEEDED),
+    ],
+)
+def test_the_cause_of_a_gang_restart_decides_who_pays(cause: Attempt, release: Release) -> None:
+    members = [member(released(running()), 0), member(cause, 1)]  # SC-520, scenario 30
+
+    assert release_of(members) is release
+
+
+def test_unstarted_gang_epochs_are_counted_from_the_newest() -> None:  # SC-132
+    never, ran = member(released(acquiring()), 0), member(lost(), 0)
+
+    assert unstarted_in_a_row([]) == 0
+    assert unstarted_in_a_row([never, ran]) == 0
+    assert unstarted_in_a_row([never, ran, never, never]) == 2
+    assert unstarted_in_a_row([never, never]) == 2
+
+
+def test_a_single_attempt_is_its_own_rank_0() -> None:
+    alone = after(running(), Exited(at=at(500), exit_code=0))
+
+    assert alone.stage is Stage.SUCCEEDED
+    assert has_succeeded([alone])

@@ -1,0 +1,147 @@
+"""A supplier in memory: it makes machines at once, unless a test tells it otherwise."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from uuid import UUID
+
+from nodus_api.clock import Clock
+from nodus_api.suppliers.supplier import (
+    DeletionObservation,
+    FaultInjection,
+    MachineCondition,
+    MachineIntent,
+    MachineView,
+    NoCapacity,
+    Notice,
+    OfferedClass,
+    Order,
+    SupplierCaps,
+    SupplierOffer,
+    Verdict,
+)
+
+
+def an_offer(
+    name: str = "cpu-1c-4g-other", *, available: int | None = 4, rate: str = "0.06"
+) -> SupplierOffer:
+    return SupplierOffer(
+        offered_class=OfferedClass(
+            name=name,
+            accelerator=None,
+            form=None,
+            count=0,
+            accelerator_memory_gib=None,
+            vcpus=Decimal(1),
+            memory_gib=Decimal(4),
+            disk_gib=Decimal(10),
+            arch="x86_64",
+            region_class="other",
+            gang_capable=False,
+            rate_on_demand=Decimal(rate),
+            rate_spot=None,
+            speed=Decimal(1),
+            reference_rate=Decimal(rate),
+        ),
+        instance_type=f"type-{name}",
+        region="here",
+        cost_on_demand=Decimal(rate),
+        available=available,
+    )
+
+
+@dataclass
+class FakeSupplier:
+    """`before` and `after` are raised once by the next create, without or with its effect."""
+
+    clock: Clock
+    slots: int = 4
+    name: str = "fake"
+    caps: SupplierCaps = field(default_factory=lambda: SupplierCaps(sync_delete=True))
+    offered: list[SupplierOffer] | None = None
+    starts: MachineCondition = MachineCondition.RUNNING
+    before: Exception | None = None
+    after: Exception | None = None
+    deaf_deletes: int = 0
+    machines: dict[str, MachineView] = field(default_factory=dict)
+    intents: dict[str, MachineIntent] = field(default_factory=dict)
+    creates: list[str] = field(default_factory=list)
+    signals: list[tuple[str, Order]] = field(default_factory=list)
+    deleted: dict[str, MachineView] = field(default_factory=dict)
+
+    async def offers(self) -> Sequence[SupplierOffer]:
+        if self.offered is not None:
+            return self.offered
+        return [an_offer(available=self.slots - len(self.machines))]
+
+    async def create(self, intent: MachineIntent) -> MachineView:
+        self.creates.append(intent.key)
+        before, self.before = self.before, None
+        if before is not None:
+            raise before
+        if intent.key not in self.machines:
+            if len(self.machines) >= self.slots:
+                raise NoCapacity("every slot is taken")
+            self.intents[intent.key] = intent
+            self.machines[intent.key] = MachineView(
+                handle=f"h-{intent.key[:12]}",
+                key=intent.key,
+                condition=self.starts,
+                billing_start=self.clock.now(),
+                installation=intent.installation,
+            )
+        after, self.after = self.after, None
+        if after is not None:
+            raise after
+        return self.machines[intent.key]
+
+    async def find(self, key: str) -> MachineView | None:
+        return self.machines.get(key)
+
+    async def observe(self, handles: Sequence[str]) -> Mapping[str, MachineView]:
+        return {one.handle: one for one in self.machines.values() if one.handle in handles}
+
+    async def list_owned(self, installation: UUID) -> AsyncIterator[MachineView]:
+        for one in list(self.machines.values()):
+            if one.installation == installation:
+                yield one
+
+    async def signal(self, handle: str, order: Order) -> None:
+        self.signals.append((handle, order))
+
+    async def delete(self, handle: str) -> None:
+        if self.deaf_deletes:
+            self.deaf_deletes -= 1
+            return
+        for key, one in list(self.machines.items()):
+            if one.handle == handle:
+                self.deleted[key] = self.machines.pop(key)
+
+    async def prove_deleted(self, handle: str) -> DeletionObservation:
+        if any(one.handle == handle for one in self.machines.values()):
+            return DeletionObservation(verdict=Verdict.PRESENT)
+        return DeletionObservation(verdict=Verdict.GONE, at=self.clock.now())
+
+    async def notices(self) -> AsyncIterator[Notice]:
+        nothing: tuple[Notice, ...] = ()
+        for notice in nothing:
+            yield notice
+
+    async def inject(self, handle: str, fault: FaultInjection) -> None:
+        raise NotImplementedError
+
+    async def wipe(self, handle: str) -> None:
+        raise NotImplementedError
+
+    async def assign(self, handle: str, intent: MachineIntent, token: str) -> None:
+        raise NotImplementedError
+
+    # what tests do to it
+
+    def become(self, key: str, **changes: object) -> None:
+        """Change what the supplier says of a machine."""
+        self.machines[key] = replace(self.machines[key], **changes)  # type: ignore[arg-type]  # names checked by replace
+
+    def vanish(self, key: str) -> None:
+        """Lose a machine: nothing is listed any more."""
+        self.deleted[key] = self.machines.pop(key)

@@ -1,0 +1,511 @@
+"""What only the local supplier does: slots, sessions, cgroups, records (SC-710 to SC-714)."""
+
+import asyncio
+import json
+import os
+import resource
+import signal
+import sys
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from tests.runner.conftest import SOURCE
+from tests.suppliers.conformance import (
+    an_intent,
+    eventually,
+    exit_of,
+    view_when,
+)
+from tests.suppliers.conftest import LocalFleet, a_supplier
+
+from nodus_api.runner import files
+from nodus_api.runner.identity import identity_of, read_identity, write_identity
+from nodus_api.runner.session import members, process_stat
+from nodus_api.suppliers.local import cgroups
+from nodus_api.suppliers.local.host import base_environment, default_slots
+from nodus_api.suppliers.local.spawning import runner_intent
+from nodus_api.suppliers.local.workdir import WorkDirectories
+from nodus_api.suppliers.supplier import (
+    Ambiguous,
+    FaultInjection,
+    GangSeat,
+    Incarnation,
+    Invalid,
+    MachineCondition,
+    MachineIntent,
+    NoCapacity,
+    Order,
+    RestorePoint,
+    Supplier,
+    Verdict,
+)
+from nodus_api.tasks import spawn
+
+
+def shell(script: str) -> tuple[str, str, str]:
+    return ("/bin/sh", "-c", script)
+
+
+def content(path: Path) -> bytes:
+    """Return what a file holds, nothing if it is not there."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""
+
+
+async def whole(path: Path) -> bytes:
+    """Return what a file holds once it holds something that ends a line or an object."""
+
+    async def look() -> bool:
+        return content(path).endswith((b"\n", b"}"))
+
+    await eventually(look)
+    return content(path)
+
+
+def dead(pid: int) -> bool:
+    stat = process_stat(pid)
+    return stat is None or not stat.alive
+
+
+def test_the_local_supplier_speaks_the_protocol(fleet: LocalFleet) -> None:
+    assert isinstance(fleet.supplier, Supplier)
+    assert fleet.supplier.caps.sync_delete
+    assert not fleet.supplier.caps.warm
+
+
+async def test_the_host_is_offered_in_slots(fleet: LocalFleet) -> None:  # SC-710, SC-714
+    (offer,) = await fleet.supplier.offers()
+    memory_gib = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 1024**3 // 2
+
+    assert offer.offered_class.name == f"cpu-1c-{max(1, memory_gib)}g-other"
+    assert offer.offered_class.rate_on_demand == Decimal("0.06")
+    assert (offer.offered_class.vcpus, offer.offered_class.region_class) == (Decimal(1), "other")
+    assert (offer.available, offer.increment) == (2, timedelta(seconds=1))
+    assert default_slots() == max(4, os.cpu_count() or 1)
+
+
+async def test_a_full_host_refuses_until_a_machine_is_deleted(fleet: LocalFleet) -> None:
+    for key in ("one", "two"):
+        await fleet.supplier.create(an_intent(key, *shell("exec sleep 60")))
+    with pytest.raises(NoCapacity, match="all 2 slots"):
+        await fleet.supplier.create(an_intent("three", *shell("exec sleep 60")))
+    (full,) = await fleet.supplier.offers()
+
+    await fleet.supplier.delete("one")
+    third = await fleet.supplier.create(an_intent("three", *shell("exec sleep 60")))
+
+    assert full.available == 0
+    assert third.key == "three"
+
+
+@pytest.mark.parametrize("key", ["", ".", "..", "a/b", "../a", ".gone", "a" * 129, "a\n"])
+async def test_a_key_that_is_no_file_name_reaches_no_file(fleet: LocalFleet, key: str) -> None:
+    with pytest.raises(Invalid):
+        await fleet.supplier.create(an_intent(key, "/bin/true"))
+
+    await fleet.supplier.delete(key)
+    await fleet.supplier.signal(key, Order(kind="stop"))
+    assert await fleet.supplier.find(key) is None
+    assert await fleet.supplier.observe([key]) == {}
+    assert (await fleet.supplier.prove_deleted(key)).verdict is Verdict.GONE
+
+
+async def test_an_intent_of_another_installation_is_refused(fleet: LocalFleet) -> None:
+    foreign = replace(an_intent("f", "/bin/true"), installation=an_intent("x", "y").attempt_uid)
+
+    with pytest.raises(Invalid):
+        await fleet.supplier.create(foreign)
+
+
+async def test_a_crash_between_directory_and_spawn_is_made_good(fleet: LocalFleet) -> None:
+    intent = an_intent("half", *shell("exit 0"))  # SC-609
+    half_made(fleet, intent)
+
+    found = await fleet.restarted().find("half")
+    created = await fleet.supplier.create(intent)
+
+    assert found is not None
+    assert found.condition is MachineCondition.RUNNING
+    assert created.handle == found.handle
+    assert await exit_of(fleet.supplier, "half") == (0, None)
+
+
+async def test_a_crash_between_spawn_and_record_loses_no_runner(fleet: LocalFleet) -> None:
+    half_made(fleet, an_intent("unseen", *shell("exec sleep 60")))  # SC-710
+    directory = fleet.root / "machines" / "unseen"
+    runner = await a_runner(directory)
+
+    found = await fleet.supplier.find("unseen")
+    await view_when(fleet.supplier, "unseen", lambda _: read_identity(directory) is not None)
+    await fleet.supplier.delete("unseen")
+
+    assert found is not None
+    assert found.condition is MachineCondition.RUNNING
+    assert (await fleet.supplier.prove_deleted("unseen")).verdict is Verdict.GONE
+    await runner.wait()
+
+
+async def test_a_deletion_meets_a_runner_that_is_only_starting(fleet: LocalFleet) -> None:
+    marker = fleet.root / "marker"  # SC-712
+    half_made(fleet, an_intent("early", *shell(f"touch {marker}; exec sleep 60")))
+    runner = await a_runner(fleet.root / "machines" / "early")
+
+    await fleet.supplier.delete("early")
+    proof = await fleet.supplier.prove_deleted("early")
+    left = members(runner.pid)
+
+    assert proof.verdict is Verdict.GONE
+    assert left == []
+    await runner.wait()
+
+
+async def test_a_runner_that_dies_at_once_is_a_lost_machine(fleet: LocalFleet) -> None:
+    created = await fleet.supplier.create(an_intent("dies", *shell("exec sleep 60")))
+    spawned = await pid_of_runner(fleet, "dies")
+    os.kill(spawned, signal.SIGKILL)
+
+    view = await view_when(
+        fleet.supplier, created.handle, lambda v: v.condition is MachineCondition.FAILED
+    )
+
+    assert view.exit is None  # SC-711
+    assert process_stat(spawned) is None  # reaped, since it was our child
+
+
+async def test_a_node_loss_leaves_no_last_word(fleet: LocalFleet) -> None:  # SC-630, SC-711
+    pid_file = fleet.root / "pid"
+    await fleet.supplier.create(an_intent("n", *shell(f"echo $$ > {pid_file}; exec sleep 60")))
+    program = int(await whole(pid_file))
+
+    await fleet.supplier.inject("n", FaultInjection(kind="node-loss"))
+
+    view = await view_when(
+        fleet.supplier, "n", lambda v: v.condition is not MachineCondition.RUNNING
+    )
+    assert (view.condition, view.exit) == (MachineCondition.FAILED, None)
+    assert dead(program)
+
+
+async def test_other_faults_and_warm_machines_are_refused(fleet: LocalFleet) -> None:
+    await fleet.supplier.create(an_intent("m", *shell("exec sleep 60")))
+
+    with pytest.raises(Invalid, match="use node-loss"):
+        await fleet.supplier.inject("m", FaultInjection(kind="preemption"))
+    with pytest.raises(Invalid, match="no machine"):
+        await fleet.supplier.inject("q", FaultInjection(kind="node-loss"))
+    with pytest.raises(Invalid, match="warm"):
+        await fleet.supplier.wipe("m")
+    with pytest.raises(Invalid, match="warm"):
+        await fleet.supplier.assign("m", an_intent("m"), "token")
+    assert [notice async for notice in fleet.supplier.notices()] == []
+
+
+async def test_stubborn_children_of_other_groups_die(fleet: LocalFleet) -> None:  # SC-712
+    pid_file = fleet.root / "pid"
+    child = f"trap '' TERM; echo \\$\\$ > {pid_file}; while :; do sleep 0.05; done"
+    script = f'set -m; /bin/sh -c "{child}" & exec sleep 60'
+    await fleet.supplier.create(an_intent("o", *shell(script)))
+    orphan = int(await whole(pid_file))
+
+    await fleet.supplier.delete("o")
+
+    assert dead(orphan)
+    assert (await fleet.supplier.prove_deleted("o")).verdict is Verdict.GONE
+
+
+async def test_no_proof_while_a_stubborn_program_lives(fleet: LocalFleet) -> None:  # P-10
+    pid_file = fleet.root / "pid"
+    script = f"trap '' TERM; echo $$ > {pid_file}; while :; do sleep 0.05; done"
+    await fleet.supplier.create(an_intent("s", *shell(script)))
+    program = int(await whole(pid_file))
+    deletion = spawn("deletion", fleet.supplier.delete("s"))
+
+    looks: list[tuple[Verdict, bool]] = []
+    while not deletion.done():  # a look each pass of the event loop, all through the deletion
+        lived = not dead(program)
+        looks.append(((await fleet.supplier.prove_deleted("s")).verdict, lived))
+        await asyncio.sleep(0.005)
+    await deletion
+
+    assert (Verdict.PRESENT, True) in looks
+    assert (Verdict.GONE, True) not in looks
+    assert (await fleet.supplier.prove_deleted("s")).verdict is Verdict.GONE
+
+
+@pytest.mark.skipif(cgroups.base() is None, reason="cgroup v2 is not writable here")
+async def test_a_process_that_left_the_session_dies_with_its_cgroup(fleet: LocalFleet) -> None:
+    pid_file = fleet.root / "pid"  # SC-712
+    child = f"echo \\$\\$ > {pid_file}; exec sleep 60"
+    script = f'setsid /bin/sh -c "{child}" & exec sleep 60'
+    await fleet.supplier.create(an_intent("e", *shell(script)))
+    escaped = int(await whole(pid_file))
+    group = Path(json.loads(intent_file(fleet, "e").read_text())["cgroup"])
+
+    await fleet.supplier.delete("e")
+
+    assert dead(escaped)
+    assert content(group / "cgroup.events") == b""
+
+
+async def test_a_zombie_does_not_hold_up_the_proof(fleet: LocalFleet) -> None:  # SC-712
+    loop = await a_loop_that_never_reaps(fleet, "z", "exec sleep 60")
+    runner = await pid_of_runner(fleet, "z")
+
+    await fleet.supplier.delete("z")
+    proof = await fleet.supplier.prove_deleted("z")
+    stat = process_stat(runner)
+
+    assert proof.verdict is Verdict.GONE
+    assert stat is not None
+    assert stat.state == "Z"
+    loop.kill()
+    await loop.wait()
+
+
+async def test_a_machine_outlives_the_loop_that_made_it(fleet: LocalFleet) -> None:  # SC-710
+    go = fleet.root / "go"
+    script = f"while [ ! -e {go} ]; do sleep 0.02; done; exit 5"
+    loop = await a_loop_that_never_reaps(fleet, "k", script)
+
+    loop.kill()
+    await loop.wait()
+    created = await fleet.supplier.create(an_intent("k", *shell(script)))
+    go.touch()
+
+    assert created.condition is MachineCondition.RUNNING
+    assert await exit_of(fleet.supplier, "k") == (5, None)
+    exited = await fleet.server.wait_for("exited", machine="k")
+    assert exited["exitCode"] == 5
+    assert [r["kind"] for r in fleet.server.reports].count("started") == 1
+
+
+async def test_a_process_with_the_same_number_is_never_touched(fleet: LocalFleet) -> None:
+    await fleet.supplier.create(an_intent("reuse", *shell("exec sleep 60")))  # SC-710
+    runner = await pid_of_runner(fleet, "reuse")
+    os.kill(runner, signal.SIGKILL)
+    await view_when(fleet.supplier, "reuse", lambda v: v.condition is MachineCondition.FAILED)
+    innocent = await asyncio.create_subprocess_exec("sleep", "60", start_new_session=True)
+    identity = identity_of(innocent.pid)
+    record = fleet.root / "machines" / "reuse" / files.IDENTITY
+    write_identity(record, replace(identity, start_ticks=identity.start_ticks - 1))
+
+    await fleet.supplier.signal("reuse", Order(kind="stop"))
+    await fleet.supplier.delete("reuse")
+
+    assert not dead(innocent.pid)
+    assert (await fleet.supplier.prove_deleted("reuse")).verdict is Verdict.GONE
+    innocent.kill()
+    await innocent.wait()
+
+
+async def test_a_reboot_is_a_loss_and_an_exit_survives_it(fleet: LocalFleet) -> None:
+    conditions: list[MachineCondition | None] = []  # SC-710, SC-711
+    for key, script in (("live", "exec sleep 60"), ("over", "exit 3")):
+        await fleet.supplier.create(an_intent(key, *shell(script)))
+        pid = await pid_of_runner(fleet, key)
+        if key == "over":
+            await exit_of(fleet.supplier, key)
+        record = fleet.root / "machines" / key / files.IDENTITY
+        whole = record.read_text()
+        record.write_text(json.dumps({**json.loads(whole), "bootId": "an earlier boot"}))
+        view = await fleet.supplier.find(key)
+        conditions.append(view.condition if view else None)
+        record.write_text(whole)
+        assert pid > 0
+
+    assert conditions == [MachineCondition.FAILED, MachineCondition.GONE]
+
+
+async def test_programs_start_from_a_clean_environment(fleet: LocalFleet) -> None:
+    own = {"PATH": os.environ["PATH"], "PGPASSWORD": "x", "NODUS_DATABASE_URL": "y", "LANG": "C"}
+    supplier = a_supplier(fleet.root, fleet.server, environment=own)
+    await supplier.create(an_intent("env", "env"))
+    await exit_of(supplier, "env")
+
+    lines = (fleet.root / "machines" / "env" / files.STDOUT).read_text().splitlines()
+    assert sorted(lines) == [
+        "LANG=C",
+        "NODUS_ATTEMPT=train-0-e1-abcde",
+        "NODUS_EPOCH=1",
+        "NODUS_PROJECT=demo",
+        "NODUS_SLOT=0",
+        f"PATH={os.environ['PATH']}",
+    ]
+    assert base_environment({"NODUS_TOKEN": "t", "HOME": "/h"}) == {"HOME": "/h"}
+
+
+async def test_the_token_stays_in_its_file(fleet: LocalFleet) -> None:  # SC-125
+    intent = an_intent("secret", *shell("exec sleep 60"))
+    await fleet.supplier.create(intent)
+    directory = fleet.root / "machines" / "secret"
+    pid = await pid_of_runner(fleet, "secret")
+
+    assert stat_mode(directory) == 0o700
+    assert {stat_mode(directory / name) for name in (files.INTENT, files.TOKEN)} == {0o600}
+    assert intent.token not in (directory / files.INTENT).read_text()
+    assert intent.token.encode() not in content(Path(f"/proc/{pid}/environ"))
+    assert intent.token.encode() not in content(Path(f"/proc/{pid}/cmdline"))
+    assert intent.token not in repr(intent)
+
+
+def test_a_resuming_rank_is_told_where_it_stands(tmp_path: Path) -> None:  # SC-143, SC-144
+    incarnation = Incarnation(
+        project="demo",
+        attempt_name="train-3-e2-abcde",
+        slot="3",
+        restore=RestorePoint(seq=4, completed=400, total=600),
+        gang=GangSeat(rank=3, size=4, epoch=2, rendezvous="127.0.0.1:29500"),
+        checkpoint_interval=timedelta(seconds=849),
+    )
+    intent = replace(an_intent("g", "x"), incarnation=incarnation, epoch=2)
+
+    asked = runner_intent(
+        intent, runner_socket=tmp_path / "s", environment={}, heartbeat=10.0, cgroup=None
+    )
+
+    assert asked.context == {
+        "NODUS_PROJECT": "demo",
+        "NODUS_ATTEMPT": "train-3-e2-abcde",
+        "NODUS_SLOT": "3",
+        "NODUS_EPOCH": "2",
+        "NODUS_RESTORE_SEQ": "4",
+        "NODUS_CURSOR_COMPLETED": "400",
+        "NODUS_CURSOR_TOTAL": "600",
+        "NODUS_RANK": "3",
+        "NODUS_SIZE": "4",
+        "NODUS_GANG_EPOCH": "2",
+        "NODUS_RENDEZVOUS": "127.0.0.1:29500",
+        "NODUS_CHECKPOINT_INTERVAL": "849",
+    }
+
+
+async def test_a_machine_whose_folders_were_closed_is_removed(fleet: LocalFleet) -> None:
+    script = "mkdir -p a/b; touch a/b/c; chmod 000 a/b a; exit 0"
+    await fleet.supplier.create(an_intent("closed", *shell(script)))
+    await exit_of(fleet.supplier, "closed")
+
+    await fleet.supplier.delete("closed")
+
+    assert (await fleet.supplier.prove_deleted("closed")).verdict is Verdict.GONE
+
+
+async def test_tombstones_are_kept_for_a_day(fleet: LocalFleet) -> None:
+    directories = WorkDirectories(fleet.root / "machines")
+    now = fleet.clock.now()
+    directories.bury("old", now)
+
+    directories.forget(now + timedelta(hours=23))
+    kept = directories.tombstone("old")
+    directories.forget(now + timedelta(hours=25))
+
+    assert kept is not None
+    assert kept.gone_at == now
+    assert directories.tombstone("old") is None
+
+
+async def test_an_unreadable_root_proves_nothing(fleet: LocalFleet) -> None:  # SC-610
+    machines = fleet.root / "machines"
+    away = fleet.root / "away"
+    machines.rename(away)
+
+    proof = await fleet.supplier.prove_deleted("any")
+
+    away.rename(machines)
+    assert proof.verdict is Verdict.UNKNOWN
+
+
+async def test_too_many_open_files_never_look_like_absence(fleet: LocalFleet) -> None:  # SC-610
+    await fleet.supplier.create(an_intent("fds", *shell("exec sleep 60")))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+    try:
+        with pytest.raises(Ambiguous):
+            await fleet.supplier.find("fds")
+        with pytest.raises(Ambiguous):
+            await fleet.supplier.delete("fds")
+        gone = await fleet.supplier.prove_deleted("never-there")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    assert gone.verdict is Verdict.UNKNOWN
+    assert await fleet.supplier.find("fds") is not None
+
+
+async def test_deletions_of_one_machine_may_overlap(fleet: LocalFleet) -> None:  # SC-701
+    script = "for i in 1 2 3 4 5 6 7 8 9; do mkdir -p a$i/b; : > a$i/b/c; done; exec sleep 60"
+    await fleet.supplier.create(an_intent("twice", *shell(script)))
+
+    await asyncio.gather(*(fleet.restarted().delete("twice") for _ in range(4)))
+
+    assert (await fleet.supplier.prove_deleted("twice")).verdict is Verdict.GONE
+
+
+def half_made(fleet: LocalFleet, intent: MachineIntent) -> None:
+    """Leave what a loop leaves that dies right before the spawn."""
+    asked = runner_intent(
+        intent,
+        runner_socket=fleet.server.path,
+        environment={"PATH": os.environ["PATH"]},
+        heartbeat=10.0,
+        cgroup=None,
+    )
+    WorkDirectories(fleet.root / "machines").make(intent.key, asked.to_json(), intent.token)
+
+
+async def a_runner(directory: Path) -> asyncio.subprocess.Process:
+    """Spawn a runner that nobody has recorded."""
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-P", "-m", "nodus_api.runner", str(directory)),
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": SOURCE},
+        start_new_session=True,
+    )
+
+
+_LOOP = """
+import asyncio, pathlib, sys
+from tests.suppliers.conformance import an_intent
+from tests.suppliers.conftest import a_supplier
+from tests.runner.report_server import ReportServer
+root = pathlib.Path(sys.argv[1])
+supplier = a_supplier(root, ReportServer(root / "runner.sock"))
+asyncio.run(supplier.create(an_intent(sys.argv[2], "/bin/sh", "-c", sys.argv[3])))
+print("made", flush=True)
+sys.stdin.read()
+"""
+
+
+async def a_loop_that_never_reaps(
+    fleet: LocalFleet, key: str, script: str
+) -> asyncio.subprocess.Process:
+    """Start another process that makes a machine and then does nothing."""
+    tests = str(Path(__file__).parent.parent.parent)
+    loop = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", _LOOP, str(fleet.root), key, script),
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join((SOURCE, tests))},
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert loop.stdout is not None
+    assert await loop.stdout.readline() == b"made\n"
+    return loop
+
+
+async def pid_of_runner(fleet: LocalFleet, key: str) -> int:
+    await whole(fleet.root / "machines" / key / files.IDENTITY)
+    identity = read_identity(fleet.root / "machines" / key)
+    assert identity is not None
+    return identity.pid
+
+
+def intent_file(fleet: LocalFleet, key: str) -> Path:
+    return fleet.root / "machines" / key / files.INTENT
+
+
+def stat_mode(path: Path) -> int:
+    return path.stat().st_mode & 0o777

@@ -1,0 +1,54 @@
+"""A cache over the model of the log, following."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+
+import pytest
+from tests.watchcache.feed_log import FeedLog
+
+from nodus_api.clock import Clock, ManualClock
+from nodus_api.tasks import end, spawn
+from nodus_api.watchcache import AttemptCache, Window
+
+
+@asynccontextmanager
+async def following(
+    log: FeedLog, clock: Clock, *, window: Window | None = None
+) -> AsyncIterator[AttemptCache]:
+    cache = AttemptCache(log, clock=clock, chance=lambda: 0.5, window=window)
+    task = spawn("cache", cache.run())
+    try:
+        await until(lambda: cache.ready or log.away)
+        yield cache
+    finally:
+        await end(task)
+
+
+async def until(condition: Callable[[], bool], seconds: float = 5.0) -> None:
+    """Wait until a condition holds; fails after so many real seconds."""
+    async with asyncio.timeout(seconds):
+        while not condition():  # noqa: ASYNC110  the condition has no event
+            await asyncio.sleep(0.001)
+
+
+async def soon(answer: Awaitable[object], seconds: float = 5.0) -> object:
+    async with asyncio.timeout(seconds):
+        return await answer
+
+
+@pytest.fixture
+def log() -> FeedLog:
+    return FeedLog()
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(datetime(2026, 1, 1, tzinfo=UTC))
+
+
+@pytest.fixture
+async def cache(log: FeedLog, clock: ManualClock) -> AsyncIterator[AttemptCache]:
+    async with following(log, clock) as made:
+        yield made
