@@ -52,7 +52,6 @@ INSERT INTO workloads (uid, project, kind, name, spec, created)
   VALUES ('00000000-0000-0000-0000-000000000001', 'default', 'Job', 'train', '{}', now());
 INSERT INTO slots (workload, slot)
   SELECT '00000000-0000-0000-0000-000000000001', n::text FROM generate_series(0, 59) n;
-GRANT SELECT ON ALL TABLES IN SCHEMA nodus TO nodus_scheduler;
 """
 # pull_seconds stands in for the object's version
 _NEW = """
@@ -90,6 +89,9 @@ class RowLockAndHead:
     async def begin(self) -> None:
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(_BEGIN)
+            # two retirements at once may both try to make the month's partition, and one of them
+            # fails; the product has one writer
+            await connection.execute("SELECT ensure_archive(now())")
             await connection.execute("SET LOCAL ROLE nodus_scheduler")
             for slot in range(SLOTS):
                 uid = UUID(int=slot)
