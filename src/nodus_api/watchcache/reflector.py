@@ -14,7 +14,7 @@ from typing import Protocol
 
 from nodus_api.clock import Clock, give_way
 from nodus_api.storage.errors import StorageError
-from nodus_api.tasks import spawn
+from nodus_api.tasks import end, spawn
 from nodus_api.watchcache.contents import Contents, FeedFault
 from nodus_api.watchcache.history import Window
 from nodus_api.watchcache.source import Change, ChangeFeed, Wakeups
@@ -154,9 +154,8 @@ class Reflector:
                     return
         finally:
             if waking is not None:
-                waking.cancel()
-                with suppress(asyncio.CancelledError, StorageError):
-                    await waking
+                with suppress(StorageError):
+                    await end(waking)
 
     async def _kicked_or(self, waking: "asyncio.Task[bool]") -> bool:
         kick = spawn("watchcache-kick", self._kicked.wait())
