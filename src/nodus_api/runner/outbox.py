@@ -129,5 +129,6 @@ class Outbox:
     def _done(self, report: Report, *, drop: bool) -> None:
         with self._changed:
             self._in_flight = None
-            if drop:
+            beats = sum(1 for one in self._reports if one.kind == HEARTBEAT)
+            if drop or (report.kind == HEARTBEAT and beats > 1):
                 self._reports.remove(report)

@@ -14,7 +14,7 @@ from nodus_api.suppliers.local.workdir import WorkDirectories
 logger = logging.getLogger(__name__)
 
 _KILL_SECONDS = 5.0
-_REMOVE_SECONDS = 10.0
+_REMOVE_SECONDS = 5.0
 _FIRST_PAUSE_SECONDS = 0.005
 _LONGEST_PAUSE_SECONDS = 0.2
 
@@ -37,7 +37,7 @@ def condemn(directories: WorkDirectories, key: str, now: datetime) -> datetime |
 async def delete_machine(
     directories: WorkDirectories, key: str, clock: Clock, *, end_by: datetime
 ) -> None:
-    """End a condemned machine and remove it: SIGKILL at `end_by`, 15 s more at most.
+    """End a condemned machine and remove it: SIGKILL at `end_by`, 10 s more at most.
 
     Continued by the next call if that was not enough. The order makes the proof: the mark first,
     which a runner that is still starting obeys; then no live process; then the tombstone with that
@@ -58,7 +58,7 @@ async def delete_machine(
 
 
 async def empty_trash(directories: WorkDirectories, key: str) -> None:
-    """Delete what was discarded; a large tree goes on being deleted after 10 s.
+    """Delete what was discarded; a large tree goes on being deleted after 5 s.
 
     The proof waits for it: disk is part of a machine.
     """

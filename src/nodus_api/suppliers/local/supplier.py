@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 _LOCK = ".lock"
 _LOCK_PAUSE_SECONDS = 0.01
-_LOCK_SECONDS = 10.0
+_LOCK_SECONDS = 5.0
 
 
 class LocalSupplier:

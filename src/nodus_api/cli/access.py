@@ -1,0 +1,330 @@
+"""`nodus token` and `nodus project`: who may read what, in stand-alone mode (AS-067, AS-072)."""
+
+import re
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+import click
+
+from nodus_api.cli.errors import Refused
+from nodus_api.cli.options import (
+    database_options,
+    opened,
+    output_option,
+    print_json,
+    run_async,
+    settings_from,
+)
+from nodus_api.cli.tabular import render_table
+from nodus_api.clock import SystemClock
+from nodus_api.durations import parse_duration
+from nodus_api.kernel.money import ZERO, format_usd, parse_usd
+from nodus_api.storage.access_store import AccessAdmin
+from nodus_api.storage.errors import StorageConflict
+from nodus_api.tokens import ID_BYTES, SECRET_BYTES, make_token
+
+_MOST_USD = Decimal(10) ** 12  # the schema's type usd holds no more
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+
+
+@asynccontextmanager
+async def _admin(options: dict[str, Any]) -> AsyncIterator[AccessAdmin]:
+    async with opened(settings_from(options)) as database:
+        yield AccessAdmin(database)
+
+
+@click.group()
+def token() -> None:
+    """Create, list and revoke API tokens.
+
+    \b
+    Example:
+      nodus token create --user ann --expires 720h
+    """
+
+
+@token.command("create")
+@click.option("--user", required=True, help="User name the token stands for.")
+@click.option("--group", "groups", multiple=True, help="Group of the user; may be repeated.")
+@click.option("--expires", help="How long it is good for, such as 720h [for ever].")
+@database_options
+@output_option
+@run_async
+async def create_token(
+    user: str, groups: tuple[str, ...], expires: str | None, output: str, **options: Any
+) -> None:
+    """Make a token and print it, once: only a hash of it is kept.
+
+    \b
+    Example:
+      nodus token create --user ann --group team-a --expires 720h > ann.token
+    """
+    reserved = [name for name in (user, *groups) if name.startswith("system:")]
+    if reserved or not all((user, *groups)):
+        raise Refused(
+            f"{(reserved or [''])[0]!r} cannot be a user or group: names are not empty and do not"
+            " start with `system:`."
+        )
+    ends = _expiry(expires)
+    made = make_token(secrets.token_bytes(ID_BYTES), secrets.token_bytes(SECRET_BYTES))
+    async with _admin(options) as admin:
+        await admin.create_token(
+            id=made.id,
+            secret_sha256=made.secret_sha256,
+            username=user,
+            groups=groups,
+            expires=ends,
+        )
+    if output == "json":
+        print_json(
+            {
+                "id": made.id,
+                "token": made.text,
+                "user": user,
+                "groups": list(groups),
+                "expires": _moment(ends) or None,
+            }
+        )
+    else:
+        click.echo(made.text)
+
+
+@token.command("revoke")
+@click.argument("id_", metavar="ID")
+@database_options
+@run_async
+async def revoke_token(id_: str, **options: Any) -> None:
+    """Revoke a token; it is refused within a second.
+
+    \b
+    Example:
+      nodus token revoke abcdefghijkl
+    """
+    async with _admin(options) as admin:
+        if not await admin.revoke_token(id_):
+            raise Refused(
+                f"There is no token {id_!r} that is still good: `nodus token list` shows them."
+            )
+    click.echo(f"Token {id_} is revoked.")
+
+
+@token.command("list")
+@database_options
+@output_option
+@run_async
+async def list_tokens(output: str, **options: Any) -> None:
+    """List tokens, without their secrets.
+
+    \b
+    Example:
+      nodus token list
+    """
+    async with _admin(options) as admin:
+        rows = [
+            {
+                "id": one.id,
+                "user": one.username,
+                "groups": list(one.groups),
+                "created": _moment(one.created),
+                "expires": _moment(one.expires) or None,
+                "revoked": _moment(one.revoked) or None,
+                "lastUsed": _moment(one.last_used) or None,
+            }
+            for one in await admin.list_tokens()
+        ]
+    _show(rows, output)
+
+
+@click.group()
+def project() -> None:
+    """Create projects, their members and their funds.
+
+    \b
+    Example:
+      nodus project create team-a
+      nodus project add-member team-a --user ann --role viewer
+    """
+
+
+@project.command("create")
+@click.argument("name")
+@database_options
+@run_async
+async def create_project(name: str, **options: Any) -> None:
+    """Create a project, which clients see as a namespace.
+
+    \b
+    Example:
+      nodus project create team-a
+    """
+    if not _LABEL.fullmatch(name):
+        raise Refused(
+            f"{name!r} cannot name a project: use at most 63 of a-z, 0-9 and -, with a letter or"
+            " digit at both ends."
+        )
+    async with _admin(options) as admin:
+        try:
+            await admin.create_project(name)
+        except StorageConflict as conflict:
+            raise Refused(f"Project {name!r} exists already: choose another name.") from conflict
+    click.echo(f"Project {name} is made.")
+
+
+@project.command("list")
+@database_options
+@output_option
+@run_async
+async def list_projects(output: str, **options: Any) -> None:
+    """List projects.
+
+    \b
+    Example:
+      nodus project list
+    """
+    async with _admin(options) as admin:
+        rows = [
+            {"name": one.name, "uid": str(one.uid), "created": _moment(one.created)}
+            for one in await admin.list_projects()
+        ]
+    _show(rows, output)
+
+
+def _member_options(command: Any) -> Any:
+    command = click.option("--group", help="Group that is the member.")(command)
+    return click.option("--user", help="User who is the member.")(command)
+
+
+def _subject(user: str | None, group: str | None) -> tuple[str, str]:
+    match user, group:
+        case str(name), None if name:
+            return "user", name
+        case None, str(name) if name:
+            return "group", name
+        case _:
+            raise Refused("Name one member: give either --user or --group.")
+
+
+@project.command("add-member")
+@click.argument("name")
+@_member_options
+@click.option(
+    "--role",
+    type=click.Choice(["viewer", "editor", "admin"]),
+    default="viewer",
+    show_default=True,
+    help="Role in the project; each may read.",
+)
+@database_options
+@run_async
+async def add_member(
+    name: str, user: str | None, group: str | None, role: str, **options: Any
+) -> None:
+    """Let a user or a group into a project, or change the role.
+
+    \b
+    Example:
+      nodus project add-member team-a --user ann --role editor
+    """
+    kind, subject = _subject(user, group)
+    async with _admin(options) as admin:
+        try:
+            await admin.add_member(name, kind, subject, role)
+        except StorageConflict as conflict:
+            raise _no_project(name) from conflict
+    click.echo(f"{kind.capitalize()} {subject} is {role} of {name}.")
+
+
+@project.command("remove-member")
+@click.argument("name")
+@_member_options
+@database_options
+@run_async
+async def remove_member(name: str, user: str | None, group: str | None, **options: Any) -> None:
+    """Take a user or a group out of a project.
+
+    \b
+    Example:
+      nodus project remove-member team-a --user ann
+    """
+    kind, subject = _subject(user, group)
+    async with _admin(options) as admin:
+        if not await admin.remove_member(name, kind, subject):
+            raise Refused(f"{kind.capitalize()} {subject!r} is no member of {name!r}.")
+    click.echo(f"{kind.capitalize()} {subject} is no member of {name} any more.")
+
+
+@project.command("fund")
+@click.argument("name")
+@click.argument("usd", metavar="USD")
+@database_options
+@run_async
+async def fund(name: str, usd: str, **options: Any) -> None:
+    """Add funds to the project's organization; from then on its spending is controlled.
+
+    \b
+    Example:
+      nodus project fund team-a 250.00
+    """
+    amount = _usd(usd)
+    async with _admin(options) as admin:
+        left = await admin.fund(name, amount)
+    if left is None:
+        raise _no_project(name)
+    click.echo(
+        f"{format_usd(amount)} USD were added for {name}; organization {left.organization} has"
+        f" {format_usd(left.balance or ZERO)} USD to spend and {format_usd(left.held)} USD held."
+    )
+
+
+def _no_project(name: str) -> Refused:
+    return Refused(f"There is no project {name!r}: make it with `nodus project create {name}`.")
+
+
+def _usd(text: str) -> Decimal:
+    try:
+        amount = parse_usd(text)
+        if 0 < amount < _MOST_USD:
+            return amount
+    except ValueError:
+        pass
+    raise Refused(f"{text!r} is no amount: give USD above 0 with at most 6 decimals, as 250.00.")
+
+
+def _expiry(text: str | None) -> datetime | None:
+    if text is None:
+        return None
+    try:
+        life = parse_duration(text)
+        if life.total_seconds() <= 0:
+            raise ValueError("a token needs a life above 0, such as 720h")
+        return SystemClock().now() + life
+    except (ValueError, OverflowError) as error:
+        raise Refused(f"--expires: {error}.") from error
+
+
+def _moment(at: datetime | None) -> str:
+    return "" if at is None else at.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _show(rows: list[dict[str, Any]], output: str) -> None:
+    if output == "json":
+        print_json(rows)
+        return
+    if not rows:
+        click.echo("None.")
+        return
+    headings = [key.upper() for key in rows[0]]
+    click.echo(
+        render_table(headings, [[_cell(value) for value in row.values()] for row in rows]),
+        nl=False,
+    )
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, list):
+        return ",".join(str(one) for one in value)
+    return "" if value is None else str(value)

@@ -1,0 +1,44 @@
+"""How a command ends badly: one sentence on stderr, exit 2 for bad input, exit 1 for the rest."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import click
+
+from nodus_api.settings import SettingsError
+from nodus_api.storage import errors as storage
+from nodus_api.tls import CertificateError
+
+
+class Refused(click.ClickException):
+    """What was asked for cannot be done as given; nothing was changed. Exit code 2."""
+
+    exit_code = 2
+
+
+class Failed(click.ClickException):
+    """What was asked for was tried and did not succeed. Exit code 1."""
+
+    exit_code = 1
+
+
+_BAD_INPUT = (
+    SettingsError,
+    CertificateError,
+    storage.StorageUnavailable,
+    storage.SchemaMismatch,
+    storage.TooOldServer,
+    storage.MigrationRefused,
+    storage.DataDirectoryRefused,
+)
+
+
+@contextmanager
+def reported() -> Iterator[None]:
+    """Turn the errors of our parts into `Refused` and `Failed`."""
+    try:
+        yield
+    except _BAD_INPUT as error:
+        raise Refused(str(error)) from error
+    except storage.StorageError as error:
+        raise Failed(str(error)) from error

@@ -1,0 +1,83 @@
+"""`nodus`: the group of all commands, each loaded when it is used."""
+
+import importlib
+import sys
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+
+import click
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Where a command lies, and its line in `nodus --help`."""
+
+    module: str
+    attribute: str
+    summary: str
+
+
+COMMANDS = {
+    "up": Entry("up", "up", "Run database, scheduler and HTTPS server on this machine until Ctrl-C."),
+    "demo": Entry("demo", "demo", "Run a real Job of three indexes on this machine, show it live, and bill it."),
+    "serve": Entry("serve", "serve", "Serve Attempts over HTTPS until SIGTERM; any number of replicas may run."),
+    "schedule": Entry("schedule", "schedule", "Place and drive Attempts until SIGTERM; programs on this host go on without it."),
+    "migrate": Entry("database", "migrate", "Bring the database's schema up to date; a second run changes nothing."),
+    "doctor": Entry("database", "doctor", "Check the data directory, the database and the server, a sentence each."),
+    "submit": Entry("submit", "submit", "Submit the workloads of a manifest, all or none."),
+    "stop": Entry("submit", "stop", "Stop a workload for good; OWNER is KIND/NAME, or the NAME of a Job."),
+    "get": Entry("views", "get", "Show Attempts, all of a project or those named."),
+    "cost": Entry("views", "cost", "Show what Attempts cost in USD, by segment, and prove that the segments add up."),
+    "token": Entry("access", "token", "Create, list and revoke API tokens."),
+    "project": Entry("access", "project", "Create projects, their members and their funds."),
+    "kubeconfig": Entry("kubeconfig", "kubeconfig", "Print a kubeconfig for a user of this server."),
+    "openapi": Entry("openapi", "openapi", "Write the OpenAPI documents that the server publishes."),
+    "bench": Entry("bench", "bench", "Measure the product on this machine, each case beside its yardstick."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group that imports a command's module when the command is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 -- click's signature
+        """Return the commands in the order of their use."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 -- click's signature
+        """Import and return a command."""
+        entry = COMMANDS.get(cmd_name)
+        if entry is None:
+            return None
+        module = importlib.import_module(f"nodus_api.cli.{entry.module}")
+        command = getattr(module, entry.attribute)
+        return command if isinstance(command, click.Command) else None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 -- click's signature
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.summary) for name, entry in COMMANDS.items()])
+
+
+def product_version() -> str:
+    """Return the installed version, or 0+unknown when run from a bare source tree."""
+    try:
+        return version("nodus-api")
+    except PackageNotFoundError:
+        return "0+unknown"
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(product_version(), prog_name="nodus")
+def main() -> None:
+    """Run, watch and bill Attempts.
+
+    \b
+    Example:
+      nodus up &
+      nodus submit -f job.yaml --wait
+      nodus cost --by owner
+    """
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,135 @@
+"""Options that many commands share, and the settings that follow from them."""
+
+import asyncio
+import functools
+import json
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+import click
+
+from nodus_api import logs
+from nodus_api.cli.errors import Refused, reported
+from nodus_api.settings import Settings, database_url, has_password, load_settings
+from nodus_api.storage.engine import Database, Role
+from nodus_api.storage.migrate import check_schema
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Command = TypeVar("Command", bound=Callable[..., Any])
+DATABASE_URL_FILE = "database-url"
+
+
+def data_dir_option(command: Command) -> Command:
+    """Add --data-dir."""
+    return click.option(
+        "--data-dir",
+        type=click.Path(path_type=Path, file_okay=False),
+        help="Data directory [env NODUS_DATA_DIR; /var/lib/nodus for root,"
+        " ~/.local/share/nodus for others].",
+    )(command)
+
+
+def database_options(command: Command) -> Command:
+    """Add --database-url, --database-url-file and --data-dir."""
+    command = click.option(
+        "--database-url-file",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="File that holds the database URL [env NODUS_DATABASE_URL_FILE].",
+    )(command)
+    command = click.option(
+        "--database-url",
+        help="PostgreSQL 15 or newer, such as postgresql://user@host/nodus"
+        " [env NODUS_DATABASE_URL; the database of the running `nodus up`].",
+    )(command)
+    return data_dir_option(command)
+
+
+def project_option(command: Command) -> Command:
+    """Add -n/--project."""
+    return click.option(
+        "-n", "--project", default="default", show_default=True, help="Project (namespace)."
+    )(command)
+
+
+def output_option(command: Command) -> Command:
+    """Add -o/--output, table or json."""
+    return click.option(
+        "-o",
+        "--output",
+        type=click.Choice(["table", "json"]),
+        default="table",
+        show_default=True,
+        help="Form of the answer.",
+    )(command)
+
+
+def settings_from(options: Mapping[str, Any]) -> Settings:
+    """Return the settings in force under these flags, with logging configured by them."""
+    with reported():
+        settings = load_settings(**options)
+    logs.configure(level=settings.log_level, style=settings.log_format)
+    return settings
+
+
+def find_database(settings: Settings) -> str:
+    """Return the URL of the database: the one given, else that of the running `nodus up`.
+
+    Raises Refused with what to do when there is neither.
+    """
+    with reported():
+        given = database_url(settings)
+    if given is not None:
+        return given
+    record = settings.data_dir / DATABASE_URL_FILE
+    try:
+        return record.read_text().strip()
+    except FileNotFoundError:
+        raise Refused(
+            f"No database is named and no `nodus up` runs on {settings.data_dir}: start"
+            f" `nodus up --data-dir {settings.data_dir}`, or give --database-url or --data-dir."
+        ) from None
+    except OSError as error:
+        raise Refused(
+            f"{record} cannot be read ({error.strerror}): run this as the user of `nodus up`,"
+            " or give --database-url."
+        ) from error
+
+
+@asynccontextmanager
+async def opened(settings: Settings, *, pool_size: int = 1) -> AsyncIterator[Database]:
+    """Yield the database in the command line's role, its schema checked (AS-117)."""
+    database = Database(find_database(settings), role=Role.SCHEDULER, pool_size=pool_size)
+    try:
+        await check_schema(database)
+        yield database
+    finally:
+        await database.close()
+
+
+def warn_of_password(settings: Settings) -> str | None:
+    """Return a warning if a password stands in the database URL itself (AS-117), else None."""
+    if settings.database_url is None or not has_password(settings.database_url.get_secret_value()):
+        return None
+    return (
+        "The database URL carries a password; give it by --database-url-file instead,"
+        " since command lines and environments can be read by others."
+    )
+
+
+def run_async(command: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
+    """Let an async function be a command's body, its errors reported."""
+
+    @functools.wraps(command)
+    def body(*args: P.args, **kwargs: P.kwargs) -> T:
+        with reported():
+            return asyncio.run(command(*args, **kwargs))
+
+    return body
+
+
+def print_json(value: object) -> None:
+    """Print a value as indented JSON."""
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False))

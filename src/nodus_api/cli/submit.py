@@ -1,0 +1,129 @@
+"""`nodus submit` and `nodus stop`: requests to the scheduler, and what becomes of them."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from nodus_api.cli.api_client import ApiClient
+from nodus_api.cli.asking import answered, ask, insert, said
+from nodus_api.cli.data_directory import DataDirectory
+from nodus_api.cli.errors import Refused
+from nodus_api.cli.options import (
+    database_options,
+    opened,
+    project_option,
+    run_async,
+    settings_from,
+)
+from nodus_api.cli.waiting import follow
+from nodus_api.kernel.vocabulary import OwnerKind
+from nodus_api.workloads import ManifestError, Verb, parse_manifests
+
+_LARGEST = 4 * 1024 * 1024
+
+
+@click.command()
+@click.option(
+    "-f", "--filename", "file", required=True, metavar="FILE", help="Manifest; - reads stdin."
+)
+@click.option("--wait", is_flag=True, help="Follow until the work has ended.")
+@click.option("--no-wait", is_flag=True, help="Do not wait for the scheduler's answer.")
+@click.option(
+    "--kubeconfig",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="How --wait reaches the server [D/kubeconfig].",
+)
+@project_option
+@database_options
+@run_async
+async def submit(
+    file: str, wait: bool, no_wait: bool, kubeconfig: Path | None, project: str, **options: Any
+) -> None:
+    """Submit the workloads of a manifest, all or none.
+
+    Submitting the same name with the same spec again changes nothing. With --wait the exit code
+    is 0 only if all of it succeeded.
+
+    \b
+    Example:
+      nodus submit -f job.yaml --wait
+      cat job.yaml | nodus submit -f - -n team-a
+    """
+    if wait and no_wait:
+        raise Refused("--wait and --no-wait do not go together: give one.")
+    settings = settings_from(options)
+    try:
+        manifests = parse_manifests(_read(file), project=project)
+    except ManifestError as error:
+        raise Refused(f"{file}: {error}.") from error
+    client = None
+    if wait:
+        client = ApiClient.from_kubeconfig(
+            kubeconfig or DataDirectory(settings.data_dir).kubeconfig
+        )
+    async with opened(settings) as database:
+        keys = await insert(database, manifests)
+        for manifest, key in zip(manifests, keys, strict=True):
+            what = f"{manifest.kind.lower()}/{manifest.name}"
+            if no_wait:
+                click.echo(f"{what} is queued for the scheduler.")
+            else:
+                click.echo(said(Verb.SUBMIT, what, await answered(database, key, what)))
+        if client is not None:
+            await follow(database, client, manifests)
+
+
+@click.command()
+@click.argument("owner")
+@click.option("--no-wait", is_flag=True, help="Do not wait for the scheduler's answer.")
+@project_option
+@database_options
+@run_async
+async def stop(owner: str, no_wait: bool, project: str, **options: Any) -> None:
+    """Stop a workload for good; OWNER is KIND/NAME, or the NAME of a Job.
+
+    Its programs get SIGTERM and their grace; what ran is billed to the stop.
+
+    \b
+    Example:
+      nodus stop job/train
+    """
+    kind, name = parse_owner(owner)
+    what = f"{kind.lower()}/{name}"
+    async with opened(settings_from(options)) as database:
+        key = await ask(database, Verb.STOP, project=project, kind=kind, name=name)
+        if no_wait:
+            click.echo(f"The stop of {what} is queued for the scheduler.")
+        else:
+            click.echo(said(Verb.STOP, what, await answered(database, key, what)))
+
+
+def parse_owner(text: str) -> tuple[OwnerKind, str]:
+    """Return kind and name of KIND/NAME (`job/train`) or of a bare NAME of a Job."""
+    kind, slash, name = text.rpartition("/")
+    if not slash:
+        return OwnerKind.JOB, name
+    for known in OwnerKind:
+        if kind.lower() == known.lower():
+            return known, name
+    kinds = ", ".join(known.lower() for known in OwnerKind)
+    raise Refused(f"{text!r} names no owner: write KIND/NAME with a kind of {kinds}.")
+
+
+def _read(file: str) -> str:
+    try:
+        data = sys.stdin.buffer.read(_LARGEST + 1) if file == "-" else _bytes_of(Path(file))
+        if len(data) > _LARGEST:
+            raise Refused(f"{file} is larger than 4 MiB: submit fewer documents at once.")
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise Refused(f"{file} is not UTF-8 text: give a YAML manifest.") from error
+    except OSError as error:
+        raise Refused(f"{file} cannot be read ({error.strerror}): give a readable file.") from error
+
+
+def _bytes_of(path: Path) -> bytes:
+    with path.open("rb") as opened:
+        return opened.read(_LARGEST + 1)

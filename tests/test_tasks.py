@@ -1,0 +1,37 @@
+"""Background tasks."""
+
+import asyncio
+
+import pytest
+
+from nodus_api.tasks import end, spawn
+
+
+async def answer() -> int:
+    return 7
+
+
+async def fail() -> None:
+    raise RuntimeError("broken")
+
+
+async def test_a_task_has_a_name_and_a_result() -> None:
+    task = spawn("answer", answer())
+
+    assert task.get_name() == "answer"
+    assert await task == 7
+
+
+async def test_ending_cancels_and_waits() -> None:
+    task = spawn("waits", asyncio.Event().wait())
+    await end(task)
+
+    assert task.cancelled()
+
+
+async def test_what_a_task_raised_before_is_raised_at_its_end() -> None:
+    task = spawn("fails", fail())
+    await asyncio.wait([task])
+
+    with pytest.raises(RuntimeError, match="broken"):
+        await end(task)
