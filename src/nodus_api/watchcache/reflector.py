@@ -93,6 +93,7 @@ class Reflector:
                 await self._session()
             except FeedFault as fault:
                 self._fault(fault)
+                await self._pause()
             except StorageError as error:
                 await self._retry(error)
             except Exception:
@@ -118,6 +119,7 @@ class Reflector:
 
     async def _load(self) -> Contents:
         contents = Contents(self._window)
+        contents.continue_key = await self._feed.continue_key()
         async with self._feed.snapshot(self._window.stubs) as snapshot:
             async for objects in snapshot.objects():
                 contents.add(objects)
