@@ -10,6 +10,6 @@ publish. Only the scheduler's loop is left out, whose passes would hide the dela
 """
 
 from nodus_api.bench.areas import AREAS, measure
-from nodus_api.bench.report import Report
+from nodus_api.bench.report import NotMeasured, Report
 
-__all__ = ["AREAS", "Report", "measure"]
+__all__ = ["AREAS", "NotMeasured", "Report", "measure"]

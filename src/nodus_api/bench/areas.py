@@ -28,7 +28,7 @@ async def measure(
 ) -> Report:
     """Run the named areas, each on a product started for it alone; nothing is left behind.
 
-    Raises RigFailed, DelayFailed or a storage error.
+    Raises NotMeasured or a storage error.
     """
     rows: list[Row] = []
     for name in areas:

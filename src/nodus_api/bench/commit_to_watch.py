@@ -12,12 +12,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
-from nodus_api.bench.report import Row, rows_of
+from nodus_api.bench.report import NotMeasured, Row, rows_of
 from nodus_api.bench.rig import Rig
 from nodus_api.bench.writer import Writer
 from nodus_api.clock import Clock
 from nodus_api.storage.engine import Database, Role
-from nodus_api.storage.feed import Feed, Wakeups
+from nodus_api.storage.feed import Feed
+from nodus_api.storage.wakeups import Wakeups
 
 AREA = "delay"
 _FEED_ALONE = "the feed alone"
@@ -40,7 +41,7 @@ QUICK = Effort(rounds=3, changes=100, attempts=100)
 FULL = Effort(rounds=9, changes=400, attempts=10_000)
 
 
-class DelayFailed(Exception):
+class DelayFailed(NotMeasured):
     """A change did not arrive."""
 
 
@@ -77,7 +78,7 @@ async def _delays(
 ) -> list[float]:
     taken = []
     for turn in range(changes):
-        rev = await writer.change(numbers[turn % len(numbers)], f"revision {turn}")
+        rev = await writer.change(numbers[turn % len(numbers)])
         committed = clock.monotonic()
         try:
             async with asyncio.timeout(_PATIENCE_SECONDS):

@@ -7,6 +7,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 
+class NotMeasured(Exception):
+    """A measurement could not be taken; the sentence says why."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     """One case: its figures over all rounds, and its ratio to the yardstick of the same round."""

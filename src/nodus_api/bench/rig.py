@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from nodus_api.bench.report import NotMeasured
 from nodus_api.clock import Clock
 from nodus_api.storage.access_store import AccessAdmin
 from nodus_api.storage.embedded import EmbeddedPostgres
@@ -21,7 +22,7 @@ from nodus_api.tokens import hash_secret, make_token
 _START_SECONDS = 30.0
 
 
-class RigFailed(Exception):
+class RigFailed(NotMeasured):
     """The product did not start; the sentence says where to look."""
 
 
@@ -65,12 +66,13 @@ async def running(
 
 
 async def _admin_token(url: str, entropy: Callable[[int], bytes]) -> str:
-    token = make_token(entropy(8), entropy(32))
+    secret = entropy(32)
+    token = make_token(entropy(8), secret)
     database = Database(url, role=Role.SCHEDULER)
     try:
         await AccessAdmin(database).create_token(
             id=token.id,
-            secret_sha256=hash_secret(token.secret),
+            secret_sha256=hash_secret(secret),
             username="bench",
             groups=("nodus:admins",),
             expires=None,

@@ -3,12 +3,14 @@
 import asyncio
 import heapq
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from nodus_api.clock import Clock
+from nodus_api.storage.errors import StorageError
 from nodus_api.watchcache.contents import Contents
-from nodus_api.watchcache.documents import Documents
+from nodus_api.watchcache.documents import DocumentGone, Documents
 from nodus_api.watchcache.entry import Entry, at_revision
 from nodus_api.watchcache.filters import Filter
 from nodus_api.watchcache.history import Event
@@ -21,6 +23,14 @@ TICK_SECONDS = 0.25
 
 class WatchOver(Exception):
     """The stream must end cleanly: history was lost, the server stops, or a right is gone."""
+
+
+class Wakeable(Protocol):
+    """Something that looks again when woken."""
+
+    def wake(self) -> None:
+        """Look again."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +73,20 @@ class Watcher:
     def process_position(self) -> int:
         """How far the process has come: a bookmark for whoever has taken everything."""
         return self._contents.position
+
+    def initial_pieces(self) -> Iterator[list[tuple[int, bytes]]] | None:
+        """Give the initial objects with their revisions, rising, some at a time.
+
+        None where none were asked for. They are let go as they are given.
+        """
+        if self.initial is None:
+            return None
+        return self._pieces(self.initial)
+
+    def _pieces(self, entries: list[Entry]) -> Iterator[list[tuple[int, bytes]]]:
+        self.initial = None
+        for at in range(0, len(entries), AT_ONCE):
+            yield [(e.rev, e.body) for e in entries[at : at + AT_ONCE] if e.body is not None]
 
     def wake(self) -> None:
         """Let the stream look again."""
@@ -126,10 +150,13 @@ class Watcher:
         held = {
             event.rev: event.prev_body if kind == "DELETED" else event.body for kind, event in typed
         }
-        if later:
-            held.update(await self._documents.at(later))
-        if before:
-            held.update(await self._documents.before(before))
+        try:
+            if later:
+                held.update(await self._documents.at(later))
+            if before:
+                held.update(await self._documents.before(before))
+        except (DocumentGone, StorageError) as error:
+            raise WatchOver("a document of the history cannot be fetched") from error
         deliveries = []
         for kind, event in typed:
             body = held[event.rev]
@@ -164,7 +191,7 @@ class Watchers:
         self._by_scope: dict[str | None, dict[Watcher, None]] = {}
         self._all: dict[Watcher, None] = {}
         self._order = itertools.count()
-        self._due: list[tuple[float, int, Watcher]] = []
+        self._due: list[tuple[float, int, Wakeable]] = []
 
     def __len__(self) -> int:
         """Return how many watches run."""
@@ -206,8 +233,8 @@ class Watchers:
             if low < watcher.position < high:
                 watcher.end("an epoch skipped the revision")
 
-    def wake_at(self, due: float, watcher: Watcher) -> None:
-        """Wake a watcher at a moment of the monotonic clock."""
+    def wake_at(self, due: float, watcher: Wakeable) -> None:
+        """Wake a watcher, of this cache or another, at a moment of the monotonic clock."""
         heapq.heappush(self._due, (due, next(self._order), watcher))
 
     async def run(self) -> None:

@@ -1,0 +1,56 @@
+"""Which paths there are besides the resources, and who may read them (AS-047, AS-073)."""
+
+REVIEW = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+METRICS = "/metrics"
+ERROR_DOCS = "/docs/errors"
+HEALTH = ("/livez", "/readyz", "/healthz")
+VERSION = "/version"
+
+_DISCOVERY = frozenset(
+    {
+        "/apis",
+        "/apis/nodus.dev",
+        "/apis/nodus.dev/v1",
+        "/openapi/v2",
+        "/openapi/v3",
+        "/openapi/v3/apis/nodus.dev/v1",
+    }
+)
+_CORE = frozenset({"/api", "/api/v1", REVIEW})
+
+
+def exists(path: str, *, standalone: bool) -> bool:
+    """Return whether this server has a path that is no resource (LW-012)."""
+    if path in _CORE:
+        return standalone
+    return (
+        path in _DISCOVERY
+        or path in (VERSION, METRICS, ERROR_DOCS, *HEALTH)
+        or _below_health(path)
+        or _is_error_page(path)
+    )
+
+
+def open_to_everybody(path: str) -> bool:
+    """Return whether a path needs no credential (AS-047)."""
+    return path in (VERSION, ERROR_DOCS, *HEALTH) or _is_error_page(path)
+
+
+def open_to_users(path: str) -> bool:
+    """Return whether any authenticated user may read a path (AS-073)."""
+    return path in _DISCOVERY or path in _CORE or open_to_everybody(path)
+
+
+def methods(path: str) -> tuple[str, ...]:
+    """Return the methods that a path has."""
+    return ("POST",) if path == REVIEW else ("GET", "HEAD")
+
+
+def _below_health(path: str) -> bool:
+    endpoint, _, check = path[1:].partition("/")
+    return f"/{endpoint}" in HEALTH and bool(check) and "/" not in check
+
+
+def _is_error_page(path: str) -> bool:
+    code = path.removeprefix(f"{ERROR_DOCS}/")
+    return code != path and "/" not in code

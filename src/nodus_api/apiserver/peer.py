@@ -1,0 +1,31 @@
+"""What is known of the other end of a connection; the one door to it (AS-026)."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+STATE_KEY = "nodus.peer"
+
+
+def _nothing() -> None:
+    """Cut off nothing: this server shows no connection."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peer:
+    """A connection's other end.
+
+    `abort` closes the connection at once, without a clean end of what is being sent.
+    """
+
+    address: str
+    abort: Callable[[], None] = _nothing
+
+
+def peer_of(scope: dict[str, Any]) -> Peer:
+    """Return the peer of a request, as our protocol class put it into the scope."""
+    found = scope.get("state", {}).get(STATE_KEY)
+    if isinstance(found, Peer):
+        return found
+    client = scope.get("client")
+    return Peer(address=client[0] if client else "")

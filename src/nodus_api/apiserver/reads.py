@@ -1,0 +1,123 @@
+"""What get, list and watch of any resource share: options, form, pages, streams.
+
+The hot path and the FastAPI routes of the same paths both end here, so that their bytes are equal.
+"""
+
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass
+
+from nodus_api.apiserver.answers import Answer, BodyAnswer
+from nodus_api.apiserver.errors import StatusRenderer
+from nodus_api.apiserver.metrics import Metrics
+from nodus_api.apiserver.options import ServerOptions
+from nodus_api.apiserver.render import Rendering, ResourceForm, indented_list
+from nodus_api.apiserver.request import Request
+from nodus_api.apiserver.streaming import StreamTimes, WatchSource, WatchStream
+from nodus_api.apiserver.watches import RunningWatches
+from nodus_api.clock import Clock, give_way
+from nodus_api.metav1.list_options import ListOptions
+from nodus_api.metav1.negotiation import Representation, negotiate
+from nodus_api.metav1.objects import ListMeta
+from nodus_api.metav1.partial import LIST_END, indented
+from nodus_api.metav1.query import is_pretty
+from nodus_api.metav1.table import IncludeObject
+
+HALF_HOUR = 1800.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadTools:
+    """What every resource's reads need."""
+
+    clock: Clock
+    chance: Callable[[], float]
+    options: ServerOptions
+    statuses: StatusRenderer
+    metrics: Metrics
+    watches: RunningWatches
+
+
+def parse_options(request: Request, supported: Collection[str]) -> ListOptions:
+    """Return the checked options of a list or watch. Raises BadRequest or Invalid."""
+    info = request.info
+    return ListOptions.parse(
+        request.query,
+        watch_allowed=info.verb == "watch",
+        watch_forced=info.watch_path,
+        name=info.name if info.watch_path and info.name else None,
+        supported_fields=supported,
+    )
+
+
+def rendering_of(
+    request: Request,
+    form: ResourceForm,
+    clock: Clock,
+    choose: Callable[[Representation], Representation],
+) -> Rendering:
+    """Return the form that the request asks for; `choose` refuses what does not fit.
+
+    Raises NotAcceptable, or BadRequest for an unknown includeObject.
+    """
+    representation = choose(negotiate(request.header(b"accept")))
+    return Rendering(
+        form=form,
+        representation=representation,
+        include=IncludeObject.parse(request.query),
+        now=clock.now(),
+    )
+
+
+def wants_indent(request: Request) -> bool:
+    """Return whether the body is to be indented (LW-019)."""
+    return is_pretty(request.query, user_agent=request.header(b"user-agent") or "")
+
+
+def object_answer(request: Request, rendering: Rendering, body: bytes) -> BodyAnswer:
+    """Return the answer to a get."""
+    found = rendering.object(body)
+    return BodyAnswer.of(indented(found) if wants_indent(request) else found)
+
+
+async def list_answer(
+    request: Request, rendering: Rendering, metadata: ListMeta, bodies: Sequence[bytes]
+) -> BodyAnswer:
+    """Return the answer to a list; other forms than JSON are made here, in pieces with yields."""
+    head = rendering.list_head(metadata)
+    pieces = [head]
+    for piece in rendering.list_pieces(bodies):
+        pieces.append(piece)
+        await give_way()
+    if wants_indent(request):
+        indented_pieces = []
+        for piece in indented_list(head, iter(pieces[1:])):
+            indented_pieces.append(piece)
+            await give_way()
+        pieces = indented_pieces
+    else:
+        pieces.append(LIST_END)
+    return BodyAnswer(pieces=pieces, length=sum(map(len, pieces)))
+
+
+def watch_answer(
+    tools: ReadTools,
+    options: ListOptions,
+    rendering: Rendering,
+    begin: Callable[[], Awaitable[WatchSource]],
+) -> Answer:
+    """Return the stream that answers a watch."""
+    drawn = HALF_HOUR + tools.chance() * HALF_HOUR
+    return WatchStream(
+        begin,
+        options=options,
+        rendering=rendering,
+        times=StreamTimes(
+            lasts=options.watch_seconds(drawn),
+            bookmark_interval=tools.options.bookmark_interval.total_seconds(),
+            stuck=tools.options.stuck_watch_timeout.total_seconds(),
+        ),
+        clock=tools.clock,
+        statuses=tools.statuses,
+        metrics=tools.metrics,
+        opened=tools.watches.opened,
+    )

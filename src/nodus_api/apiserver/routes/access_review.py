@@ -1,0 +1,49 @@
+"""The one POST that is served: SelfSubjectAccessReview (LW-023)."""
+
+from fastapi import APIRouter
+from fastapi import Request as FastAPIRequest
+
+from nodus_api.apiserver import paths
+from nodus_api.apiserver.access_review import Review, read_review, review_answer
+from nodus_api.apiserver.answers import BodyAnswer
+from nodus_api.apiserver.authorization import Authorizer
+from nodus_api.apiserver.dependencies import AnswerResponse, ChainRequest
+from nodus_api.apiserver.identity import ANONYMOUS, User
+from nodus_api.attempts.resource import ATTEMPTS
+from nodus_api.metav1.errors import GroupResource, RequestEntityTooLarge
+from nodus_api.metav1.namespaces import NAMESPACES
+
+SERVED = (ATTEMPTS, NAMESPACES)
+
+
+def access_review_routes(authorizer: Authorizer, max_body_bytes: int) -> APIRouter:
+    """Return the route of the review."""
+    router = APIRouter()
+
+    @router.post(paths.REVIEW, name="createSelfSubjectAccessReview")
+    async def create(request: ChainRequest, raw: FastAPIRequest) -> AnswerResponse:
+        body = b""
+        async for chunk in raw.stream():
+            body += chunk
+            if len(body) > max_body_bytes:
+                raise RequestEntityTooLarge(max_body_bytes)
+        review = read_review(request.header(b"content-type"), body)
+        allowed = _allowed(authorizer, request.user or ANONYMOUS, review)
+        answer = review_answer(review, allowed=allowed, reason="")
+        return AnswerResponse(BodyAnswer.of(answer, status=201), request)
+
+    return router
+
+
+def _allowed(authorizer: Authorizer, user: User, review: Review) -> bool:
+    if review.path is not None:
+        verb, path = review.path.get("verb", ""), review.path.get("path", "")
+        return verb == "get" and authorizer.allows_path(user, path)
+    asked = review.resource or {}
+    resource = GroupResource(group=asked.get("group", ""), resource=asked.get("resource", ""))
+    if resource not in SERVED or asked.get("subresource"):
+        return False
+    namespace = asked.get("namespace", "")
+    if resource == NAMESPACES:
+        namespace = asked.get("name", "")  # a namespace stands in itself
+    return authorizer.allows_resource(user, asked.get("verb", ""), resource, namespace)

@@ -1,0 +1,34 @@
+"""The pages that `docs` of a Status leads to; the only ones that are ever HTML (LW-202)."""
+
+from fastapi import APIRouter
+
+from nodus_api.apiserver.answers import BodyAnswer
+from nodus_api.apiserver.dependencies import AnswerResponse, ChainRequest
+from nodus_api.metav1 import error_docs
+from nodus_api.metav1.errors import NotFound
+from nodus_api.metav1.negotiation import prefers_html
+
+
+def error_doc_routes() -> APIRouter:
+    """Return the routes of the error pages."""
+    router = APIRouter()
+
+    @router.get("/docs/errors", name="errorIndex")
+    async def index(request: ChainRequest) -> AnswerResponse:
+        page = error_docs.index(html=prefers_html(request.header(b"accept")))
+        return AnswerResponse(_answer(page), request)
+
+    @router.get("/docs/errors/{code}", name="errorPage")
+    async def page(request: ChainRequest, code: str) -> AnswerResponse:
+        found = error_docs.page(code, html=prefers_html(request.header(b"accept")))
+        if found is None:
+            raise NotFound.path()
+        return AnswerResponse(_answer(found), request)
+
+    return router
+
+
+def _answer(page: error_docs.Page) -> BodyAnswer:
+    return BodyAnswer.of(
+        page.body, headers={"Content-Type": page.content_type} | error_docs.HEADERS
+    )

@@ -1,0 +1,51 @@
+"""Health and metrics (AS-097, AS-104)."""
+
+from urllib.parse import parse_qsl
+
+from fastapi import APIRouter
+from prometheus_client import CollectorRegistry
+
+from nodus_api.apiserver.answers import BodyAnswer
+from nodus_api.apiserver.dependencies import AnswerResponse, ChainRequest
+from nodus_api.apiserver.health import HealthChecks
+from nodus_api.apiserver.metrics import exposition
+from nodus_api.metav1 import healthz
+from nodus_api.metav1.errors import NotFound
+
+
+def health_routes(checks: HealthChecks, registry: CollectorRegistry) -> APIRouter:
+    """Return the routes of `/livez`, `/readyz`, `/healthz`, their checks, and `/metrics`."""
+    router = APIRouter()
+
+    @router.get("/livez", name="livez")
+    @router.get("/readyz", name="readyz")
+    @router.get("/healthz", name="healthz")
+    async def all_checks(request: ChainRequest) -> AnswerResponse:
+        endpoint = request.info.path[1:]
+        pairs = parse_qsl(request.scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        text = healthz.health(
+            endpoint,
+            checks.results(endpoint),
+            verbose=any(key == "verbose" for key, _ in pairs),
+            excluded=[value for key, value in pairs if key == "exclude"],
+        )
+        answer = BodyAnswer.of(text.body, status=text.status, headers=healthz.HEADERS)
+        return AnswerResponse(answer, request)
+
+    @router.get("/livez/{check}", name="livezCheck")
+    @router.get("/readyz/{check}", name="readyzCheck")
+    @router.get("/healthz/{check}", name="healthzCheck")
+    async def one_check(request: ChainRequest, check: str) -> AnswerResponse:
+        result = checks.result(request.info.path[1:].partition("/")[0], check)
+        if result is None:
+            raise NotFound.path()
+        text = healthz.single_check(result)
+        answer = BodyAnswer.of(text.body, status=text.status, headers=healthz.HEADERS)
+        return AnswerResponse(answer, request)
+
+    @router.get("/metrics", name="metrics")
+    async def metrics(request: ChainRequest) -> AnswerResponse:
+        body, content_type = exposition(registry, request.header(b"accept"))
+        return AnswerResponse(BodyAnswer.of(body, headers={"Content-Type": content_type}), request)
+
+    return router

@@ -1,0 +1,87 @@
+"""`nodus bench`: measure, show, keep and compare."""
+
+import asyncio
+import json
+import os
+from pathlib import Path
+
+import click
+
+from nodus_api.bench import AREAS, NotMeasured, Report, measure
+from nodus_api.bench.report import Row
+from nodus_api.cli.errors import Failed, reported
+from nodus_api.cli.tabular import render_table
+from nodus_api.clock import SystemClock
+
+_FIGURES = ("SAMPLES", "MEDIAN", "P90", "P99", "RATIO", "LOW..HIGH", "BEFORE")
+
+
+@click.command()
+@click.option("--quick", "effort", flag_value="quick", default="quick", help="About a minute.")
+@click.option("--full", "effort", flag_value="full", help="About fifteen minutes.")
+@click.option("--only", type=click.Choice(list(AREAS)), help="One area alone.")
+@click.option(
+    "--json",
+    "json_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the figures to this file.",
+)
+@click.option(
+    "--compare",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="Show the ratios beside those of a file that --json wrote.",
+)
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table")
+def bench(
+    effort: str, only: str | None, json_file: Path | None, compare: Path | None, output: str
+) -> None:
+    """Measure the product on this machine, each case beside its yardstick.
+
+    Starts a Postgres and a server of its own on loopback, and stops them. Judge by the ratios:
+    seconds differ with the machine and what else runs on it.
+
+    \b
+    Example:
+      nodus bench --quick --only delay
+      nodus bench --full --json today.json --compare yesterday.json
+    """
+    areas = [only] if only else list(AREAS)
+    run = measure(areas, full=effort == "full", clock=SystemClock(), entropy=os.urandom)
+    with reported():
+        try:
+            report = asyncio.run(run)
+        except NotMeasured as error:
+            raise Failed(str(error)) from error
+    document = json.dumps(report.to_json(), indent=2)
+    if json_file:
+        json_file.write_text(document + "\n")
+    if output == "json":
+        click.echo(document)
+    else:
+        click.echo(_shown(report, _ratios(compare)), nl=False)
+
+
+def _ratios(file: Path | None) -> dict[tuple[str, str], float]:
+    if file is None:
+        return {}
+    rows = json.loads(file.read_text())["rows"]
+    return {(row["area"], row["case"]): row["ratio"] for row in rows if row["ratio"] is not None}
+
+
+def _shown(report: Report, before: dict[tuple[str, str], float]) -> str:
+    machine = ", ".join(f"{key} {value}" for key, value in report.machine.items())
+    return f"{machine}\n\n" + render_table(
+        ("AREA", "CASE", *_FIGURES), [_cells(row, before) for row in report.rows], right=_FIGURES
+    )
+
+
+def _cells(row: Row, before: dict[tuple[str, str], float]) -> list[str]:
+    earlier = before.get((row.area, row.case))
+    figures = [f"{value:.2f} {row.unit}" for value in (row.median, row.p90, row.p99)]
+    ratios = ["1", ""]
+    if row.ratio is not None:
+        ratios = [f"{row.ratio:.2f}", f"{row.ratio_low:.2f}..{row.ratio_high:.2f}"]
+    return [
+        *(row.area, row.case, str(row.samples)),
+        *(*figures, *ratios, "" if earlier is None else f"{earlier:.2f}"),
+    ]
