@@ -74,9 +74,12 @@ class Scheduler:
         )
         await leadership.run(stop)
 
-    def wake(self) -> None:
-        """Begin the next pass at once."""
-        self._wake.set()
+    async def wake(self) -> None:
+        """Begin the leader's next pass at once: ours if we lead, else by a notification."""
+        if self.leading:
+            self._wake.set()
+        else:
+            await LeaderStore(self._database).wake_loop()
 
     def passes(self, reign: Reign) -> "Passes":
         """Return the passes of one reign."""
