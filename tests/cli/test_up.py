@@ -14,15 +14,12 @@ from nodus_api.cli import processes
 pytestmark = pytest.mark.slow  # real processes start and end
 
 
-@pytest.fixture
-def own(open_folder: Path, request: pytest.FixtureRequest) -> Iterator[Up]:
-    """A `nodus up` of the test's own, which it may kill; whatever is left is ended."""
-    name = request.node.name.removeprefix("test_")[:24]
-    running = Up(open_folder / name)
+@pytest.fixture(scope="module")
+def own(open_folder: Path) -> Iterator[Up]:
+    """A `nodus up` whose parts tests kill; each test leaves it running and well."""
+    running = Up(open_folder / "own")
     running.start()
     yield running
-    if running.process is not None and running.process.poll() is not None:
-        running.start()  # an ended or killed one leaves parts: the next one takes them over
     assert running.stop() == 0
 
 
@@ -69,7 +66,7 @@ def test_a_member_may_read_until_the_token_is_revoked(up: Up) -> None:  # AS-067
     eventually(lambda: status() == 200, 10)
     up.nodus("token", "revoke", made["id"])
     eventually(lambda: status() == 401, 10)
-    assert up.nodus("token", "revoke", made["id"], check=False).returncode == 2
+    assert up.nodus("token", "revoke", made["id"], check=False).exit_code == 2
 
 
 def test_submit_waits_follows_and_tells_success(up: Up) -> None:  # SC-801
@@ -82,14 +79,14 @@ def test_submit_waits_follows_and_tells_success(up: Up) -> None:  # SC-801
     again = up.nodus("submit", "-f", "-", stdin=job("fine", "exit 0", completions=2))
     assert again.stdout == "job/fine is there already, with the same spec: nothing changed.\n"
     other = up.nodus("submit", "-f", "-", stdin=job("fine", "exit 1"), check=False)
-    assert other.returncode == 2  # SC-802
+    assert other.exit_code == 2  # SC-802
     assert "exists with another spec" in other.stderr
 
 
 def test_submit_wait_tells_failure(up: Up) -> None:
     done = up.nodus("submit", "-f", "-", "--wait", stdin=job("broken", "exit 7"), check=False)
 
-    assert done.returncode == 1
+    assert done.exit_code == 1
     assert done.stderr == "Error: job/broken is Failed: `nodus get -o json` says why.\n"
     assert any("Failed  CustomerExit, exit 7" in line for line in done.stdout.splitlines())
 
@@ -101,7 +98,7 @@ def test_a_stopped_job_is_cancelled(up: Up) -> None:
     assert up.nodus("stop", "job/endless").stdout == "job/endless is stopped.\n"
     eventually(lambda: [one["status"]["phase"] for one in up.attempts("endless")] == ["Cancelled"])
     assert up.attempts("endless")[0]["status"]["reason"] == "Stopped"
-    assert up.nodus("stop", "job/none", check=False).returncode == 2
+    assert up.nodus("stop", "job/none", check=False).exit_code == 2
 
 
 def test_views_agree_with_the_api_and_the_segments_add_up(up: Up) -> None:
@@ -113,7 +110,7 @@ def test_views_agree_with_the_api_and_the_segments_add_up(up: Up) -> None:
     shown = json.loads(up.nodus("get", name, "-o", "json").stdout)
     assert shown["items"] == [served]
     assert name in up.nodus("get", "--wide").stdout
-    assert up.nodus("get", "no-such", check=False).returncode == 2
+    assert up.nodus("get", "no-such", check=False).exit_code == 2
     costs = {
         by: json.loads(up.nodus("cost", "--by", by, "-o", "json").stdout)
         for by in ("owner", "project", "offering", "segment")
@@ -143,19 +140,18 @@ def test_a_second_up_on_the_same_directory_is_refused(up: Up) -> None:
     before = {part: up.pid(part) for part in ("postgres", "schedule", "serve")}
     second = up.nodus("up", "--port", "0", check=False)
 
-    assert second.returncode == 2
+    assert second.exit_code == 2
     assert second.stdout == ""
     assert "is in use by another `nodus up`" in second.stderr
     assert {part: up.pid(part) for part in before} == before
 
 
 def test_it_stops_everything_and_leaves_no_trace_of_running(open_folder: Path) -> None:
-    running = Up(open_folder / "stops")
-    running.start()
-    living = processes.recorded(running.run_dir)
-    assert sorted(living) == ["postgres", "schedule", "serve"]
+    with Up(open_folder / "stops") as running:
+        living = processes.recorded(running.run_dir)
+        assert running.stop() == 0
 
-    assert running.stop() == 0
+    assert sorted(living) == ["postgres", "schedule", "serve"]
 
     assert [processes.identify(one.pid) for one in living.values()] == [None, None, None]
     assert list(running.run_dir.glob("*.pid")) == []
@@ -176,8 +172,8 @@ def test_a_killed_part_comes_back(own: Up, part: str) -> None:
             return False
 
     eventually(works)
-    done = own.nodus("submit", "-f", "-", "--wait", stdin=job("after", "exit 0"))
-    assert done.stdout.endswith("job/after succeeded.\n")
+    done = own.nodus("submit", "-f", "-", "--wait", stdin=job(f"after-{part}", "exit 0"))
+    assert done.stdout.endswith(f"job/after-{part} succeeded.\n")
 
 
 def test_the_next_up_takes_over_after_kill_9(own: Up) -> None:
@@ -225,11 +221,16 @@ def test_kill_9_of_the_scheduler_starts_no_program_twice(own: Up, open_folder: P
     }
 
 
+def _settled(attempts: list[dict[str, Any]]) -> bool:
+    return all("deletionProvenTime" in one["status"]["timings"] for one in attempts)
+
+
 def _ended(attempts: list[dict[str, Any]]) -> bool:
     return all(one["status"]["phase"] in ("Succeeded", "Failed") for one in attempts)
 
 
 def test_kill_9_of_serve_under_a_watch_loses_no_event(own: Up) -> None:
+    eventually(lambda: _settled(own.json()["items"]))
     version = own.json()["metadata"]["resourceVersion"]
     own.nodus("submit", "-f", "-", stdin=job("watched", "sleep 4"))
     seen: list[tuple[str, str, str]] = []
@@ -240,7 +241,7 @@ def test_kill_9_of_serve_under_a_watch_loses_no_event(own: Up) -> None:
         for line in lines:
             event = json.loads(line)
             one = event["object"]
-            last = one["metadata"]["resourceVersion"]
+            last = str(one["metadata"]["resourceVersion"])
             seen.append((event["type"], last, one["status"]["progress"]["stage"]))
             if one["status"]["progress"]["stage"] == "Starting" and kills == 0:
                 return last
