@@ -35,7 +35,7 @@ def test_an_unknown_code_has_none() -> None:
 
 def test_texts_are_escaped_and_commands_marked() -> None:
     codes = {"X": Code(reason="X", http=(400,), when="a < b.", remedy="Run `x <y>`.")}
-    page = error_docs.page("X", html=True, codes=codes)
+    page = error_docs.page("X", html=True, registries=(codes,))
     assert page is not None
     assert b"<p>a &lt; b.</p>" in page.body
     assert b"<p>Run <code>x &lt;y&gt;</code>.</p>" in page.body
@@ -46,3 +46,13 @@ def test_the_index_lists_all() -> None:
     index = error_docs.index(html=False).body.decode()
     assert all(f"\n{code}:\n" in index for code in CODES)
     assert b"Errors of Nodus API" in error_docs.index(html=True).body
+
+
+def test_a_word_with_two_meanings_has_both_on_its_page() -> None:  # SC-011
+    other = {"InternalError": Code(reason="InternalError", when="Here.", remedy="There.")}
+    page = error_docs.page("InternalError", html=False, registries=(CODES, other))
+    assert page is not None
+    text = page.body.decode()
+    assert f"When (error):\n  {CODES['InternalError'].when}" in text
+    assert "When (in an object):\n  Here." in text
+    assert "What to do (in an object):\n  There." in text

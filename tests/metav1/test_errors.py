@@ -1,63 +1,17 @@
-"""Errors and the registry: LW-003, LW-010, LW-103, LW-114, LW-123, LW-180 to LW-202, AS-055, AS-056."""
+"""Errors and the registry: LW-010, LW-103, LW-114, LW-123, LW-180 to LW-202, AS-055, AS-056."""
 
 from collections.abc import Iterator
-from http import HTTPStatus
 
 import orjson
 import pytest
+from tests.metav1.each_error import ATTEMPTS, EACH
 
 from nodus_api.metav1 import errors
 from nodus_api.metav1.codes import CODES, Code, registry
 from nodus_api.metav1.errors import APIError, FieldError, GroupResource
 from nodus_api.metav1.status import StatusCause, StatusDetails
 
-ATTEMPTS = GroupResource(group="nodus.dev", resource="attempts")
 NAMESPACES = GroupResource(group="", resource="namespaces")
-
-EACH: dict[str, APIError] = {
-    "bad-request": errors.BadRequest('strconv.ParseInt: parsing "abc": invalid syntax'),
-    "unauthorized": errors.Unauthorized(),
-    "forbidden-namespaced": errors.Forbidden.resource(
-        ATTEMPTS, user="alice", verb="list", namespace="p"
-    ),
-    "forbidden-named": errors.Forbidden.resource(
-        ATTEMPTS, user="alice", verb="get", namespace="p", name="a"
-    ),
-    "forbidden-cluster": errors.Forbidden.resource(ATTEMPTS, user="alice", verb="list"),
-    "forbidden-path": errors.Forbidden.path("/metrics", user="alice"),
-    "not-found-object": errors.NotFound.object(ATTEMPTS, "nope", namespace="example"),
-    "not-found-path": errors.NotFound.path(),
-    "method-not-allowed": errors.MethodNotAllowed("create", ATTEMPTS),
-    "not-acceptable": errors.NotAcceptable(),
-    "conflict": errors.Conflict("checkpoint 7 does not follow 4"),
-    "stale-epoch": errors.StaleEpoch(1, current=2),
-    "expired-watch": errors.Expired.watch(1, 5),
-    "expired-list": errors.Expired.exact_list(),
-    "expired-continue": errors.Expired.continue_token("dG9rZW4"),
-    "too-large-body": errors.RequestEntityTooLarge(65536),
-    "too-large-url": errors.RequestEntityTooLarge(32768, status=HTTPStatus.REQUEST_URI_TOO_LONG),
-    "too-large-headers": errors.RequestEntityTooLarge(
-        262144, status=HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
-    ),
-    "unsupported-media-type": errors.UnsupportedMediaType(),
-    "invalid": errors.Invalid(
-        [
-            FieldError(
-                field="sendInitialEvents",
-                reason="FieldValueForbidden",
-                body="Forbidden: sendInitialEvents is forbidden for list",
-            )
-        ]
-    ),
-    "too-many-requests": errors.TooManyRequests(),
-    "warming": errors.TooManyRequests.warming(),
-    "shutting-down": errors.TooManyRequests.shutting_down(),
-    "internal-error": errors.InternalError("0c8f"),
-    "server-timeout": errors.ServerTimeout("list", ATTEMPTS),
-    "service-unavailable": errors.ServiceUnavailable.database(),
-    "timeout": errors.Timeout.deadline(),
-    "too-large-version": errors.Timeout.too_large(1000, 42),
-}
 
 
 @pytest.mark.parametrize("name", EACH)
@@ -134,18 +88,18 @@ def test_details_are_left_out_when_empty() -> None:  # LW-180
         ("unauthorized", "Unauthorized"),
         (
             "forbidden-namespaced",
-            'attempts.nodus.dev is forbidden: User "alice" cannot list resource "attempts" in API group '
-            '"nodus.dev" in the namespace "p"',
+            'attempts.nodus.dev is forbidden: User "alice" cannot list resource "attempts" in API '
+            'group "nodus.dev" in the namespace "p"',
         ),
         (
             "forbidden-named",
-            'attempts.nodus.dev "a" is forbidden: User "alice" cannot get resource "attempts" in API group '
-            '"nodus.dev" in the namespace "p"',
+            'attempts.nodus.dev "a" is forbidden: User "alice" cannot get resource "attempts" in '
+            'API group "nodus.dev" in the namespace "p"',
         ),
         (
             "forbidden-cluster",
-            'attempts.nodus.dev is forbidden: User "alice" cannot list resource "attempts" in API group '
-            '"nodus.dev" at the cluster scope',
+            'attempts.nodus.dev is forbidden: User "alice" cannot list resource "attempts" in API '
+            'group "nodus.dev" at the cluster scope',
         ),
         ("forbidden-path", 'forbidden: User "alice" cannot get path "/metrics"'),
         ("not-found-object", 'attempts.nodus.dev "nope" not found'),
@@ -161,7 +115,8 @@ def test_details_are_left_out_when_empty() -> None:  # LW-180
         ("internal-error", "Internal error occurred: 0c8f"),
         (
             "server-timeout",
-            "The list operation against attempts.nodus.dev could not be completed at this time, please try again.",
+            "The list operation against attempts.nodus.dev could not be completed at this time, "
+            "please try again.",
         ),
         ("timeout", "Timeout: request did not complete within the allotted timeout"),
         ("too-large-version", "Timeout: Too large resource version: 1000, current: 42"),
@@ -181,8 +136,8 @@ def test_a_refusal_is_quoted_and_escaped_but_for_the_reason() -> None:  # AS-056
         ATTEMPTS, user='<a&"b">', verb="list", namespace="p", why="no <role>"
     )
     assert error.message == (
-        'attempts.nodus.dev is forbidden: User "&lt;a&amp;\\"b\\"&gt;" cannot list resource "attempts" '
-        'in API group "nodus.dev" in the namespace "p": no <role>'
+        'attempts.nodus.dev is forbidden: User "&lt;a&amp;\\"b\\"&gt;" cannot list resource '
+        '"attempts" in API group "nodus.dev" in the namespace "p": no <role>'
     )
     assert error.headers == {"X-Content-Type-Options": "nosniff"}
     assert error.details == StatusDetails(group="nodus.dev", kind="attempts")

@@ -1,4 +1,4 @@
-"""List options: decoded, defaulted, validated (LW-080 to LW-092, LW-006, LW-021, LW-102, LW-112)."""
+"""List options: LW-080 to LW-092, and LW-006, LW-021, LW-102, LW-112."""
 
 import pytest
 
@@ -104,7 +104,8 @@ def test_what_is_said_is_not_defaulted(query: str, initial: bool | None) -> None
                 (
                     MATCH,
                     FORBIDDEN,
-                    "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided",
+                    "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is "
+                    "provided",
                 )
             ],
         ),
@@ -154,7 +155,8 @@ def test_what_is_said_is_not_defaulted(query: str, initial: bool | None) -> None
                 (
                     MATCH,
                     FORBIDDEN,
-                    "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+                    "Forbidden: sendInitialEvents requires setting resourceVersionMatch to "
+                    "NotOlderThan",
                 )
             ],
         ),
@@ -164,7 +166,8 @@ def test_what_is_said_is_not_defaulted(query: str, initial: bool | None) -> None
                 (
                     MATCH,
                     FORBIDDEN,
-                    "Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+                    "Forbidden: resourceVersionMatch is forbidden for watch unless "
+                    "sendInitialEvents is provided",
                 )
             ],
         ),
@@ -174,7 +177,8 @@ def test_what_is_said_is_not_defaulted(query: str, initial: bool | None) -> None
                 (
                     MATCH,
                     FORBIDDEN,
-                    "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+                    "Forbidden: sendInitialEvents requires setting resourceVersionMatch to "
+                    "NotOlderThan",
                 ),
                 (
                     MATCH,

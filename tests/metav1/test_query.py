@@ -42,6 +42,12 @@ def test_too_many_pairs_or_too_long_values_are_refused() -> None:  # AS-089, AS 
         parse_query("a=" + "x" * 16385)
 
 
+@pytest.mark.parametrize("query", [b"a=b%00c", b"a%00=b", b"fieldSelector=x%3D%00"])
+def test_a_nul_character_is_refused(query: bytes) -> None:  # field case C07
+    with pytest.raises(BadRequest, match="holds a NUL character"):
+        parse_query(query)
+
+
 def test_all_values_of_a_key() -> None:  # AS-104
     assert all_values(b"exclude=a&verbose&exclude=b", "exclude") == ["a", "b"]
 

@@ -62,7 +62,8 @@ def test_an_empty_parameter_is_not_given() -> None:  # LW-163
         (call("0x8" + "0" * 17), f'hexStart: hex value too long (18 chars, max 17): "8{"0" * 17}"'),
         (
             call(end="0x20000000000000000"),
-            "hexEnd: 17-digit hex value must be '0x10000000000000000' (2^64), got \"0x20000000000000000\"",
+            "hexEnd: 17-digit hex value must be '0x10000000000000000' (2^64), got "
+            '"0x20000000000000000"',
         ),
         (
             call("0x000000000000000G"),
@@ -76,7 +77,8 @@ def test_an_empty_parameter_is_not_given() -> None:  # LW-163
         (call(LOW, LOW), f"shard range start {LOW} must be less than end {LOW}"),
         (
             f"{call()} || {call(path='object.metadata.namespace')}",
-            f'all shard ranges must use the same field, got "{UID}" and "object.metadata.namespace"',
+            f'all shard ranges must use the same field, got "{UID}" and '
+            '"object.metadata.namespace"',
         ),
         (
             call(path="object.metadata.name"),
@@ -104,7 +106,8 @@ def test_an_empty_parameter_is_not_given() -> None:  # LW-163
         ),
         (
             "object.metadata.uid",
-            'unexpected expression "object.metadata.uid"; expected shardRange() call or || operator',
+            'unexpected expression "object.metadata.uid"; expected shardRange() call or || '
+            "operator",
         ),
         ("'x'", 'unexpected expression "x"; expected shardRange() call or || operator'),
         (f"{call()} {call()}", 'CEL parse error: Syntax error: unexpected "shardRange"'),
@@ -158,6 +161,7 @@ def test_a_namespace_shard_hashes_the_namespace() -> None:  # LW-162
 @given(st.text(alphabet="shardRange(),'|&. 0x\\\"", max_size=40))
 def test_an_expression_is_read_or_refused(text: str) -> None:
     try:
-        shards.parse(text)
-    except BadRequest as refused:
-        assert refused.message.startswith("invalid shard selector: ")
+        found = shards.parse(text)
+    except BadRequest:
+        return
+    assert found is None or shards.parse(str(found)) == found

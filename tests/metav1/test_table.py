@@ -122,6 +122,14 @@ def test_a_table_has_every_key() -> None:  # LW-250
     }
 
 
+def test_cells_cannot_act_on_a_terminal() -> None:  # field case E12
+    row = table.row(["a\x1b]0;pwn\x07\r\b\u202eb", "grün\u3000日本", 7, None], b'{"a":"\\u001b"}')
+    assert orjson.loads(row) == {
+        "cells": ["a]0;pwnb", "grün\u3000日本", 7, None],
+        "object": {"a": "\x1b"},
+    }
+
+
 def test_an_empty_list_has_no_null() -> None:  # LW-107
     body = list_head("AttemptList", "nodus.dev/v1", ListMeta(resource_version="7")) + LIST_END
     assert body == (

@@ -13,7 +13,9 @@ def test_times_are_utc_and_whole_seconds() -> None:
     assert parse_time("2026-03-01T12:02:40Z") == datetime(2026, 3, 1, 12, 2, 40, tzinfo=UTC)
 
 
-@pytest.mark.parametrize("text", ["2026-03-01T12:02:40+00:00", "2026-03-01T12:02:40.5Z", ""])
+@pytest.mark.parametrize(
+    "text", ["2026-03-01T12:02:40+00:00", "2026-03-01T12:02:40.5Z", "2026-03-01 12:02:40Z", ""]
+)
 def test_other_forms_are_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="does not match format"):
+    with pytest.raises(ValueError, match="is not a time"):
         parse_time(text)
