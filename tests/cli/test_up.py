@@ -231,7 +231,7 @@ def _ended(attempts: list[dict[str, Any]]) -> bool:
 
 def test_kill_9_of_serve_under_a_watch_loses_no_event(own: Up) -> None:
     eventually(lambda: _settled(own.json()["items"]))
-    version = own.json()["metadata"]["resourceVersion"]
+    version = str(own.json()["metadata"]["resourceVersion"])
     own.nodus("submit", "-f", "-", stdin=job("watched", "sleep 4"))
     seen: list[tuple[str, str, str]] = []
     kills = 0
