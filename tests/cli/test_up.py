@@ -180,6 +180,7 @@ def test_the_next_up_takes_over_after_kill_9(own: Up) -> None:
     own.nodus("submit", "-f", "-", stdin=job("long", "sleep 8; exit 0"))
     eventually(lambda: [one["status"]["phase"] for one in own.attempts("long")] == ["Running"])
     before = {part: own.pid(part) for part in ("postgres", "schedule", "serve")}
+    assert all(before.values())
     token = own.token
 
     own.kill()

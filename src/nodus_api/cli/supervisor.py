@@ -152,12 +152,14 @@ class Supervisor:
         self._settled = False
 
     def __enter__(self) -> "Supervisor":
-        """Take SIGTERM, SIGINT and SIGCHLD."""
+        """Take SIGTERM, SIGINT, SIGHUP (the terminal is gone) and SIGCHLD."""
         self._signals.setblocking(False)
         self._wake.setblocking(False)
         signal.set_wakeup_fd(self._wake.fileno(), warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._stop_on_signal)
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as nohup leaves it
+            signal.signal(signal.SIGHUP, self._stop_on_signal)
         signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
         return self
 
