@@ -54,7 +54,7 @@ async def test_an_unknown_token_has_no_standing(world: World) -> None:
     await world.submit()
     await world.settle()
     runner = await world.runner()
-    stranger = Runner(world.database, replace(runner.intent, token="guess"))
+    stranger = Runner(world.database, replace(runner.intent, token="guess"))  # noqa: S106 - a wrong one
     assert await stranger.report("registered") is None
     assert await world.rows(t.runner_reports) == []
 

@@ -152,7 +152,7 @@ async def test_a_running_program_is_stopped(local: LocalWorld) -> None:  # T17
     async with local.scheduling() as scheduler:
         await local.until(local.stage_is("Running"))
         await world.ask("stop")
-        scheduler.wake()
+        await scheduler.wake()
         await local.until(local.proven)
     status = await world.status()
     assert (status["phase"], status["reason"], status["signal"]) == ("Cancelled", "Stopped", 15)

@@ -65,9 +65,13 @@ async def desk(world: World) -> AsyncIterator[Desk]:
     folder = Path(tempfile.mkdtemp(prefix="nodus-"))
     path, stop = folder / "runner.sock", asyncio.Event()
     wakes: list[None] = []
+
+    async def wake() -> None:
+        wakes.append(None)
+
     server = ReportServer(
         ReportStore(world.database),
-        wake=lambda: wakes.append(None),
+        wake=wake,
         metrics=LoopMetrics(),
         new_id=lambda: REQUEST,
     )

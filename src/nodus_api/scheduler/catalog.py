@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from hashlib import sha256
-from typing import Any
 
 from nodus_api.kernel.offering import (
     CandidateKey,
@@ -151,14 +150,4 @@ def _class_stats(offers: Sequence[Offer], market: Market, now: datetime) -> Cand
         available=None if unknown else sum(known),
         largest_available=None if unknown else max(known, default=0),
         backoff_until=min(ends) if ends and len(ends) == len(offers) else None,
-        **_measured(offers, market),
     )
-
-
-def _measured(offers: Sequence[Offer], market: Market) -> dict[str, Any]:
-    """Return the figures that outcomes have taught; the priors stand in for the rest."""
-    merged: dict[str, Any] = {}
-    for offer in offers:
-        if market in offer.stats:
-            merged |= offer.stats[market].stats.get("candidate", {})
-    return merged

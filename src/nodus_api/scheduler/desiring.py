@@ -7,6 +7,7 @@ first or replacement alike; a live Attempt whose workload or slot is closed is s
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from uuid import UUID, uuid5
 
 from nodus_api.kernel import events
@@ -38,7 +39,7 @@ async def fill_slots(loop: LoopContext) -> bool:
     """Give every Open and empty slot its next Attempt, as far as parallelism allows (T1)."""
     filled = False
     for uid in await loop.workloads.unfilled(loop.pace.batch):
-        filled |= await _fill(loop, uid)
+        filled |= bool(await loop.item("fill", uid, partial(_fill, loop, uid)))
     return filled
 
 
@@ -209,16 +210,21 @@ async def end_workloads(loop: LoopContext) -> bool:
     """End workloads whose slots are all decided (SC-101, SC-802)."""
     ended = False
     for uid in await loop.workloads.undecided(loop.pace.batch):
-        async with loop.workloads.edit(loop.reign.token, uid) as edit:
-            workload = edit.workload
-            if workload is None or workload.state is not WorkloadState.ACTIVE:
-                continue
-            spec = WorkloadSpec.from_json(workload.kind, workload.spec)
-            state = workload_end(spec, [one.slot.state for one in edit.slots.values()])
-            if state is not None:
-                await edit.put(replace(workload, state=state, ended=edit.now))
-                ended = True
+        ended |= bool(await loop.item("end", uid, partial(_end, loop, uid)))
     return ended
+
+
+async def _end(loop: LoopContext, uid: UUID) -> bool:
+    async with loop.workloads.edit(loop.reign.token, uid) as edit:
+        workload = edit.workload
+        if workload is None or workload.state is not WorkloadState.ACTIVE:
+            return False
+        spec = WorkloadSpec.from_json(workload.kind, workload.spec)
+        state = workload_end(spec, [one.slot.state for one in edit.slots.values()])
+        if state is None:
+            return False
+        await edit.put(replace(workload, state=state, ended=edit.now))
+        return True
 
 
 def _views(slots: Iterable[OccupiedSlot]) -> list[SlotView]:

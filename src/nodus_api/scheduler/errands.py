@@ -6,11 +6,16 @@ repeat (SC-603).
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from nodus_api.suppliers.supplier import Ambiguous
+from nodus_api.suppliers.supplier import (
+    Ambiguous,
+    DeletionObservation,
+    MachineView,
+    SupplierOffer,
+)
 from nodus_api.tasks import end, spawn
 
 Key = TypeVar("Key", int, str)
@@ -79,3 +84,48 @@ class Errands(Generic[Key, Answer]):
             self._under_way.pop(key, None)
         self._returned[key] = answer
         self._done()
+
+
+class Calls:
+    """The supplier calls of one reign, by kind."""
+
+    def __init__(self, *, at_once: int, timeout: timedelta, done: Callable[[], None]) -> None:
+        def errands(kind: str, turns: int = at_once) -> Errands[Any, Any]:
+            return Errands(kind, at_once=turns, timeout=timeout, done=done)
+
+        self.creates: Errands[int, MachineView] = errands("create")
+        self.finds: Errands[int, MachineView | None] = errands("find")
+        self.deletes: Errands[int, DeletionObservation] = errands("delete")
+        self.signals: Errands[int, None] = errands("signal")
+        self.observations: Errands[str, Mapping[str, MachineView]] = errands("observe", 1)
+        self.offers: Errands[str, Sequence[SupplierOffer]] = errands("offers", 1)
+        self.lists: Errands[str, Sequence[MachineView]] = errands("list", 1)
+        self.orphans: Errands[str, DeletionObservation] = errands("delete of an orphan")
+
+    def all(self) -> tuple[Errands[Any, Any], ...]:
+        """Return every kind."""
+        return (
+            self.creates,
+            self.finds,
+            self.deletes,
+            self.signals,
+            self.observations,
+            self.offers,
+            self.lists,
+            self.orphans,
+        )
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is under way and nothing waits to be taken up."""
+        return all(errands.idle for errands in self.all())
+
+    async def settled(self) -> None:
+        """Wait until everything under way came back."""
+        for errands in self.all():
+            await errands.settled()
+
+    async def close(self) -> None:
+        """Cancel what is under way."""
+        for errands in self.all():
+            await errands.close()

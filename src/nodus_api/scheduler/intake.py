@@ -8,6 +8,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from enum import StrEnum
+from functools import partial
 from typing import Any
 from uuid import uuid5
 
@@ -39,19 +40,29 @@ class Applied(StrEnum):
 async def take_commands(loop: LoopContext) -> bool:
     """Apply the commands that wait, in order; each is one transaction."""
     commands = await loop.workloads.open_commands(loop.pace.batch)
+    held_up: set[tuple[str, str | None, str]] = set()
     for command in commands:
-        kind = OwnerKind(command.kind or OwnerKind.JOB)
-        organization = await loop.workloads.organization(command.project) or "default"
-        async with loop.workloads.edit_named(
-            loop.reign.token, project=command.project, kind=kind, name=command.target
-        ) as edit:
-            outcome, message = await _apply(loop, edit, command, kind, organization)
-            await edit.answer(command, outcome, message)
-        log.info(
-            "command applied",
-            extra={"verb": command.verb, "target": command.target, "outcome": outcome},
-        )
+        target = (command.project, command.kind, command.target)
+        if target not in held_up and not await loop.item(
+            "intake", command.no, partial(_take, loop, command)
+        ):
+            held_up.add(target)  # commands of one workload keep their order
     return bool(commands)
+
+
+async def _take(loop: LoopContext, command: Command) -> bool:
+    kind = OwnerKind(command.kind or OwnerKind.JOB)
+    organization = await loop.workloads.organization(command.project) or "default"
+    async with loop.workloads.edit_named(
+        loop.reign.token, project=command.project, kind=kind, name=command.target
+    ) as edit:
+        outcome, message = await _apply(loop, edit, command, kind, organization)
+        await edit.answer(command, outcome, message)
+    log.info(
+        "command applied",
+        extra={"verb": command.verb, "target": command.target, "outcome": outcome},
+    )
+    return True
 
 
 async def _apply(
@@ -82,6 +93,8 @@ async def _submit(
     spec: Mapping[str, Any] = command.body["spec"]
     if edit.workload is not None:
         return await _resubmit(edit, edit.workload, spec)
+    if WorkloadSpec.from_json(kind, spec).gang is not None:
+        return Applied.REFUSED, "this version does not run gangs yet: submit without `gang`"
     workload = Workload(
         uid=uuid5(loop.reign.installation, f"command/{command.key}"),
         project=command.project,

@@ -9,8 +9,9 @@ from nodus_api.attempts import render
 from nodus_api.clock import Clock
 from nodus_api.scheduler.accruing import accrue
 from nodus_api.scheduler.acquiring import request_machines
-from nodus_api.scheduler.context import Calls, LoopContext, Pace
+from nodus_api.scheduler.context import LoopContext, Pace
 from nodus_api.scheduler.desiring import end_workloads, fill_slots, stop_unwanted
+from nodus_api.scheduler.errands import Calls
 from nodus_api.scheduler.hearing import apply_reports
 from nodus_api.scheduler.intake import take_commands
 from nodus_api.scheduler.lease import Leadership
@@ -74,9 +75,12 @@ class Scheduler:
         )
         await leadership.run(stop)
 
-    def wake(self) -> None:
-        """Begin the next pass at once."""
-        self._wake.set()
+    async def wake(self) -> None:
+        """Begin the leader's next pass at once: ours if we lead, else by a notification."""
+        if self.leading:
+            self._wake.set()
+        else:
+            await LeaderStore(self._database).wake_loop()
 
     def passes(self, reign: Reign) -> "Passes":
         """Return the passes of one reign."""
@@ -90,7 +94,11 @@ class Scheduler:
                 supplier=self._supplier,
                 clock=self._clock,
                 metrics=self.metrics,
-                calls=Calls(self._pace, self._wake.set),
+                calls=Calls(
+                    at_once=self._pace.supplier_calls,
+                    timeout=self._pace.supplier_timeout,
+                    done=self._wake.set,
+                ),
                 pace=self._pace,
             )
         )

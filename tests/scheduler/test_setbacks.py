@@ -1,0 +1,75 @@
+"""One item that cannot be moved holds up nothing else (SC-606)."""
+
+import sqlalchemy as sa
+from tests.scheduler.world import World
+
+from nodus_api.scheduler.setbacks import Setbacks
+from nodus_api.storage import tables as t
+
+
+def test_failures_in_a_row_wait_longer_up_to_five_minutes() -> None:
+    setbacks = Setbacks()
+    waits = [setbacks.failed(("place", 1), now=0.0) for _ in range(10)]
+    assert waits == [1, 2, 4, 8, 16, 32, 64, 128, 256, 300]
+    assert not setbacks.over(("place", 1), now=299.0)
+    assert setbacks.over(("place", 1), now=300.0)
+    assert setbacks.over(("place", 2), now=0.0)
+    setbacks.passed(("place", 1))
+    assert setbacks.failed(("place", 1), now=0.0) == 1
+
+
+async def test_a_broken_workload_holds_up_no_other(world: World) -> None:
+    await world.submit("broken")
+    passes = await world.lead()
+    await passes.step("intake")
+    async with world.database.transaction() as connection:
+        await connection.execute(sa.update(t.workloads).values(spec={"completions": "many"}))
+    await world.submit("sound")
+    await world.settle()
+    assert [one["status"]["progress"]["stage"] for one in await world.all_documents()] == [
+        "Starting"
+    ]
+    failed = passes.loop.metrics.registry.get_sample_value(
+        "nodus_scheduler_failed_items_total", {"step": "fill"}
+    )
+    assert failed
+    async with world.database.transaction() as connection:
+        mended = {"template": {"command": ["true"]}}
+        broken = t.workloads.c.name == "broken"
+        await connection.execute(sa.update(t.workloads).where(broken).values(spec=mended))
+    await world.settle(60)
+    assert len(await world.all_documents()) == 2
+
+
+async def test_an_attempt_that_fails_in_a_batch_fails_alone(world: World) -> None:
+    for name in ("one", "two", "three"):
+        await world.submit(name)
+    passes = await world.lead()
+    for step in ("intake", "fill", "offers"):
+        await passes.step(step)
+    async with world.database.transaction() as connection:
+        broken = t.workloads.c.name == "two"
+        spec = {"placement": {"profile": "Nonsense"}}
+        await connection.execute(sa.update(t.workloads).where(broken).values(spec=spec))
+    await world.settle()
+    stages = {
+        one["metadata"]["ownerReferences"][0]["name"]: one["status"]["progress"]["stage"]
+        for one in await world.all_documents()
+    }
+    assert stages == {"one": "Starting", "two": "Pending", "three": "Starting"}
+
+
+async def test_a_command_that_cannot_be_applied_lets_others_pass(world: World) -> None:
+    broken = await world.ask("submit", "broken", spec={"completions": "many"})
+    behind = await world.ask("stop", "broken")
+    sound = await world.submit("sound")
+    await world.settle()
+    assert await world.outcome(sound) == "Applied"
+    assert await world.outcome(broken) is None
+    assert await world.outcome(behind) is None  # commands of one workload keep their order
+
+
+async def test_a_gang_is_refused_in_words(world: World) -> None:
+    command = await world.submit(gang=True, completions=2)
+    await world.settle()
+    assert await world.outcome(command) == "Refused"
