@@ -257,11 +257,13 @@ async def test_an_expired_pair_is_refused(tmp_path: Path) -> None:  # AS-080
     clock = ManualClock(START)
     files = ensure_certificates(tmp_path, names=NAMES, clock=clock)
     reloader = CertificateReloader(files, server_context(files), clock)
+    assert reloader.problem() is None
     await clock.advance(timedelta(days=366).total_seconds())
     os.utime(files.certificate, ns=(0, 0))
 
     assert reloader.check() is False
     assert reloader.failures == 1
+    assert reloader.problem() == "the certificate expired at 2027-03-01T12:00:00Z"
 
 
 def test_a_pair_with_fewer_names_is_loaded_with_a_warning(
