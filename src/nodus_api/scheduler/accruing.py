@@ -2,8 +2,9 @@
 
 from dataclasses import replace
 
+from nodus_api.kernel.billing import proof_of_life
 from nodus_api.scheduler.context import LoopContext
-from nodus_api.scheduler.settling import count_costs, proof_of_life
+from nodus_api.scheduler.settling import count_costs
 from nodus_api.storage import due
 from nodus_api.storage.batch import Batch
 
@@ -14,8 +15,8 @@ async def accrue(loop: LoopContext) -> None:
 
     async def work(batch: Batch) -> None:
         for record in list(batch.records.values()):
-            watermark = proof_of_life(record)
-            if watermark is not None:
+            watermark = proof_of_life(record.attempt, record.work.watermark)
+            if watermark is not None and record.attempt.live:
                 counted = replace(record, work=replace(record.work, accrued=watermark))
                 batch.put(count_costs(counted))
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from nodus_api.kernel.attempt import Attempt, Checkpoints, CostSegment
-from nodus_api.kernel.billing import charge, clock_of, cover_of
+from nodus_api.kernel.billing import charge, clock_of, cover_of, proof_of_life
 from nodus_api.kernel.events import Recovered
 from nodus_api.kernel.lifecycle import advance
 from nodus_api.kernel.replacement import SlotCounters, decide
@@ -124,7 +124,7 @@ def count_costs(record: AttemptRecord) -> AttemptRecord:
             minimum=tenancy.machine.minimum,
         )
         if clock is not None:
-            watermark = proof_of_life(record)
+            watermark = proof_of_life(attempt, record.work.watermark)
             segments += charge(clock, cover=cover_of(attempt), watermark=watermark).segments
     return replace(record, view=replace(record.view, segments=tuple(segments)))
 
@@ -134,14 +134,6 @@ def billed(record: AttemptRecord) -> Tenancy | None:
     granted = [one for one in record.tenancies if one.machine.billing_start is not None]
     won = next((one for one in granted if one.lease.won), None)
     return won or min(granted, key=_granted_order, default=None)
-
-
-def proof_of_life(record: AttemptRecord) -> datetime | None:
-    """Return the watermark: the last heartbeat, or before registration the last sight."""
-    if not record.attempt.live:
-        return None
-    known = [at for at in (record.attempt.last_heartbeat, record.work.watermark) if at is not None]
-    return max(known, default=None)
 
 
 def _granted_order(tenancy: Tenancy) -> tuple[datetime, int]:
