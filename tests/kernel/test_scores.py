@@ -144,7 +144,7 @@ def test_exp_keeps_twelve_digits() -> None:  # SC-324
     ("value", "text"), [(0.00005, "0.0001"), (0.12345, "0.1235"), (1.0, "1.0000"), (0.0, "0.0000")]
 )
 def test_strings_round_half_up_from_the_shortest_text(value: float, text: str) -> None:  # SC-324
-    assert str(rounded(value, Decimal("0.0001"))) == text
+    assert str(rounded(value, 4)) == text
 
 
 def test_totals_are_whole_millionths_half_up() -> None:  # SC-323

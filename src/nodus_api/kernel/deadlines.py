@@ -15,10 +15,8 @@ from nodus_api.kernel.vocabulary import Stage, Trigger
 ACQUIRE_LIMIT = timedelta(seconds=300)
 STARTING_LIMIT = timedelta(seconds=600)
 STARTING_CAP = timedelta(seconds=3600)
-STOP_GRACE = timedelta(seconds=30)
 RELEASE_ALERT = timedelta(seconds=900)
 
-HEARTBEAT_INTERVAL = timedelta(seconds=10)
 SUSPECT_AFTER = timedelta(seconds=60)
 LOST_AFTER = timedelta(seconds=120)
 LOST_IF_VOUCHED_AFTER = timedelta(seconds=600)
