@@ -51,16 +51,17 @@ def test_no_child_inherits_the_lock(tmp_path: Path) -> None:
     directory = open_data_directory(tmp_path)
     with take_lock(directory):
         child = subprocess.Popen(
-            [sys.executable, "-c", "import sys; sys.stdin.read()"],
+            [sys.executable, "-c", "import sys; print(flush=True); sys.stdin.read()"],
             stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
             close_fds=False,
         )
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"\n"
     try:
         take_lock(directory).close()
     finally:
-        assert child.stdin is not None
-        child.stdin.close()
-        child.wait(10)
+        child.communicate(timeout=10)
 
 
 def test_private_files_are_private_from_the_first_moment(tmp_path: Path) -> None:

@@ -48,9 +48,7 @@ async def superuser(either_url: str) -> AsyncIterator[Connection]:
 
 
 @pytest.fixture
-async def scene(
-    superuser: Connection,
-) -> AsyncIterator[Connection]:
+async def scene(superuser: Connection, clean_database: str) -> AsyncIterator[Connection]:
     """The scene of scene.py in the scheduler's role, rolled back afterwards."""
     transaction = superuser.transaction()
     await transaction.start()

@@ -7,6 +7,7 @@ from datetime import timedelta
 import asyncpg
 import pytest
 import sqlalchemy as sa
+from tests.storage.logins import as_login
 
 from nodus_api.clock import ManualClock
 from nodus_api.storage import tables
@@ -190,9 +191,3 @@ async def test_a_lost_connection_fails_once_and_the_next_transaction_works(
 )
 def test_passwords_are_masked(url: str, masked: str) -> None:  # AS-117
     assert mask_password(url) == masked
-
-
-def as_login(url: str, login: str) -> str:
-    """Return `url` with another user; the test servers trust whoever asks."""
-    head, _, rest = url.partition("://")
-    return f"{head}://{login}@{rest.rpartition('@')[2]}"

@@ -74,6 +74,7 @@ class Snapshot:
 class Waking:
     def __init__(self, log: "FeedLog") -> None:
         self._log = log
+        self.alive = True
 
     async def wait(self, timeout: float) -> bool:  # noqa: ASYNC109  the protocol's name
         self._log.check()
@@ -238,7 +239,13 @@ def document(
         "creationTimestamp": "2026-01-01T00:00:00Z",
         "labels": labels,
     }
-    status: dict[str, object] = {"phase": fields.get("status.phase", "Queued"), "mark": mark}
+    phase = fields.get("status.phase", "Queued")
+    status: dict[str, object] = {
+        "phase": phase,
+        "mark": mark,
+        "progress": {"stage": fields.get("status.progress.stage", phase)},
+        "timings": {},
+    }
     if "status.reason" in fields:
         status["reason"] = fields["status.reason"]
     spec = {"slot": fields.get("spec.slot", "0"), "epoch": 1}

@@ -134,6 +134,11 @@ class AccessChange(Protocol):
 class Wakeups(Protocol):
     """Tells that something may have changed."""
 
+    @property
+    def alive(self) -> bool:
+        """Whether notifications still come; if not, listen anew."""
+        ...
+
     async def wait(self, timeout: float) -> bool:  # noqa: ASYNC109  a poll interval, not a deadline
         """Return True when notified, False after `timeout` seconds."""
         ...

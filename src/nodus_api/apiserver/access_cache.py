@@ -111,7 +111,7 @@ class AccessCache:
 
     async def _session(self) -> None:
         async with self._source.listen() as wakeups:
-            while True:
+            while wakeups.alive:
                 await self._refresh()
                 await self._write_uses()
                 await self._wait(wakeups)

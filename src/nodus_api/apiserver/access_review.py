@@ -74,7 +74,9 @@ def _review(resource: dict[str, Any] | None, path: dict[str, Any] | None) -> Rev
     if (resource is None) is (path is None):
         raise ValueError("give resourceAttributes or nonResourceAttributes, one of them")
     return Review(
-        resource=_texts(resource, tuple(_RESOURCE_FIELDS.values())) if resource is not None else None,
+        resource=_texts(resource, tuple(_RESOURCE_FIELDS.values()))
+        if resource is not None
+        else None,
         path=_texts(path, tuple(_PATH_FIELDS.values())) if path is not None else None,
     )
 
@@ -96,7 +98,9 @@ def _from_protobuf(body: bytes) -> Review:
 
 def _named(message: bytes, names: dict[int, str]) -> dict[str, str]:
     return {
-        names[number]: value.decode() for number, value in _fields(message).items() if number in names
+        names[number]: value.decode()
+        for number, value in _fields(message).items()
+        if number in names
     }
 
 

@@ -1,4 +1,4 @@
-"""A finished answer, and how it is sent: one gzip member, content length, nothing buffered twice."""
+"""A finished answer, and how it is sent: in pieces, with one gzip member or a content length."""
 
 import asyncio
 import zlib

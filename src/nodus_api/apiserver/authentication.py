@@ -121,4 +121,3 @@ def bearer_token(authorization: str | None) -> str | None:
     if len(parts) < 2 or parts[0].lower() != "bearer" or not parts[1]:
         return None
     return parts[1]
-

@@ -8,6 +8,7 @@ from nodus_api.apiserver.request import RequestInfo, Target
 from nodus_api.metav1.errors import Forbidden, GroupResource
 from nodus_api.metav1.namespaces import NAMESPACES
 
+
 class Authorizer:
     """Decides by the access view alone, never by a database call."""
 

@@ -60,10 +60,7 @@ class InFlight:
     @contextmanager
     def _watch(self, user: User) -> Iterator[None]:
         mine = self._watches.get(user.name, 0)
-        if (
-            self.watches >= self._options.max_watches
-            or mine >= self._options.max_watches_per_user
-        ):
+        if self.watches >= self._options.max_watches or mine >= self._options.max_watches_per_user:
             raise TooManyRequests(retry_after=RETRY_WATCH_SECONDS)
         self.watches += 1
         _count(self._watches, user.name, 1)

@@ -19,6 +19,7 @@ from prometheus_client.registry import Collector
 from nodus_api.apiserver.request import RequestInfo
 from nodus_api.attempts import resource
 from nodus_api.metav1.errors import GroupResource
+from nodus_api.watchcache import AttemptCache
 
 _DURATIONS = (
     0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30,
@@ -248,6 +249,22 @@ class MetricsCollector(Collector):
                 yield gauge
             else:
                 yield GaugeMetricFamily(name, name.replace("_", " "), value)
+
+
+def cache_facts(cache: AttemptCache) -> dict[str, float]:
+    """Return the numbers of the watch cache, by the name of their metric."""
+    health = cache.health
+    return {
+        "apiserver_watch_cache_resource_version": cache.position,
+        "apiserver_watch_cache_capacity": cache.history_size,
+        "apiserver_watch_cache_events_received": health.received,
+        "nodus_watchcache_attempts": cache.size,
+        "nodus_watchcache_watchers": len(cache.watchers),
+        "nodus_watchcache_behind_revisions": max(health.head - cache.position, 0),
+        "nodus_watchcache_connected": float(health.connected),
+        "nodus_watchcache_reloads": health.reloads,
+        "nodus_watchcache_gap_faults": health.faults,
+    }
 
 
 def exposition(registry: CollectorRegistry, accept: str | None) -> tuple[bytes, str]:

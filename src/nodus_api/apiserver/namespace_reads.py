@@ -175,9 +175,7 @@ class NamespaceReads:
         return found
 
     @staticmethod
-    def _visible(
-        view: AccessView, user: User, chosen: Callable[[str], bool]
-    ) -> list[ProjectView]:
+    def _visible(view: AccessView, user: User, chosen: Callable[[str], bool]) -> list[ProjectView]:
         return [p for p in view.projects() if p.visible_to(user) and chosen(p.record.name)]
 
 
@@ -207,11 +205,7 @@ def _place(options: ListOptions, seal: Seal | None) -> tuple[ReadAt, str]:
         revision = options.revision if options.resource_version else None
         return of_list(revision, options.resource_version_match, options.limit), ""
     token = continue_token.decode(options.continue_, seal)
-    at = (
-        LATEST
-        if token.rev == continue_token.INCONSISTENT
-        else ReadAt(Mode.EXACT, token.rev)
-    )
+    at = LATEST if token.rev == continue_token.INCONSISTENT else ReadAt(Mode.EXACT, token.rev)
     return at, f"{token.name}\0"
 
 

@@ -8,7 +8,7 @@ from nodus_api.apiserver.access_cache import AccessCache, ProjectEvent
 from nodus_api.apiserver.access_view import ProjectView, is_visible
 from nodus_api.apiserver.identity import User
 from nodus_api.metav1.namespaces import namespace
-from nodus_api.watchcache.watcher import WatchOver
+from nodus_api.watchcache.watcher import Watchers, WatchOver
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +104,14 @@ class ProjectWatcher:
 class ProjectWatchers:
     """All watches of namespaces of this replica."""
 
-    def __init__(self, wake_at: Callable[[float, ProjectWatcher], None]) -> None:
-        """`wake_at` wakes something at a moment of the monotonic clock."""
+    def __init__(self, timers: Watchers) -> None:
+        """`timers` wake whoever is due; the watch cache's are lent."""
         self._all: dict[ProjectWatcher, None] = {}
-        self.wake_at = wake_at
+        self._timers = timers
+
+    def wake_at(self, due: float, watcher: ProjectWatcher) -> None:
+        """Wake a watcher at a moment of the monotonic clock."""
+        self._timers.wake_at(due, watcher)
 
     def add(self, watcher: ProjectWatcher) -> None:
         """Let a watcher be woken."""

@@ -50,7 +50,10 @@ def parse_options(request: Request, supported: Collection[str]) -> ListOptions:
 
 
 def rendering_of(
-    request: Request, form: ResourceForm, clock: Clock, choose: Callable[[Representation], Representation]
+    request: Request,
+    form: ResourceForm,
+    clock: Clock,
+    choose: Callable[[Representation], Representation],
 ) -> Rendering:
     """Return the form that the request asks for; `choose` refuses what does not fit.
 

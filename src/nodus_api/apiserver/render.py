@@ -156,13 +156,11 @@ class Rendering:
 
     def _row(self, body: bytes) -> bytes:
         parsed = orjson.loads(body)
-        match self.include:
-            case IncludeObject.METADATA:
-                shown = self._partial(parsed)
-            case IncludeObject.OBJECT:
-                shown = body
-            case IncludeObject.NONE:
-                shown = None
+        shown: bytes | None = None
+        if self.include is IncludeObject.METADATA:
+            shown = self._partial(parsed)
+        elif self.include is IncludeObject.OBJECT:
+            shown = body
         return table.row(
             self.form.cells(parsed, self.now), shown, completed=self.form.completed(parsed)
         )

@@ -6,6 +6,7 @@ later take that part over without a change to the rest.
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,17 +20,19 @@ from nodus_api.apiserver.render import Rendering
 from nodus_api.apiserver.request import Request
 from nodus_api.clock import Clock, give_way
 from nodus_api.metav1 import watch_event
+from nodus_api.metav1.errors import APIError, InternalError
 from nodus_api.metav1.list_options import ListOptions
 from nodus_api.metav1.negotiation import JSON
 from nodus_api.metav1.watch_event import EventType
 from nodus_api.tasks import end, spawn
 from nodus_api.watchcache.watcher import WatchOver
 
+log = logging.getLogger(__name__)
+
 MOST_BYTES = 64 * 1024
 LAST_BOOKMARK_SECONDS = 2.0
 SHORTEST_SECONDS = 1.0
 """A watch that ends sooner without an event counts as failed for client-go (LW-145)."""
-
 
 
 class Item(Protocol):
@@ -140,12 +143,20 @@ class WatchStream:
         try:
             await self._run(request, receive, out)
         except CACHE_ERRORS as error:
-            failure = of_cache(error, too_old=expired_watch)
-            status = self._statuses.status(failure, request.request_id)
-            await out.write(watch_event.error(status))
+            await self._fail(request, out, of_cache(error, too_old=expired_watch))
+        except Exception:
+            # the stream stands at the end of an event, so it can say so and end cleanly (AS-094)
+            log.exception("a watch failed", extra={"request_id": request.request_id})
+            await self._fail(request, out, InternalError(request.request_id))
         if out.alive:
             await self._not_too_short()
             await out.finish()
+
+    async def _fail(self, request: Request, out: "_Writer", error: APIError) -> None:
+        """Send the ERROR event that ends a stream (LW-140)."""
+        status = self._statuses.status(error, request.request_id)
+        self._first = False
+        await out.write(watch_event.error(status))
 
     async def _run(self, request: Request, receive: Receive, out: "_Writer") -> None:
         source = await self._begin()

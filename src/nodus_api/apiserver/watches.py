@@ -41,7 +41,11 @@ class RunningWatches:
         self._running[number] = _Running(user=request.user, info=request.info, source=source)
         if self._draining:
             source.end("the server stops")
-        return lambda: self._running.pop(number, None) and None
+
+        def closed() -> None:
+            self._running.pop(number, None)
+
+        return closed
 
     def judge(self, allowed: Callable[[User, RequestInfo], bool]) -> None:
         """End the watches that are no longer allowed."""

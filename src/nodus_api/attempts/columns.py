@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from nodus_api.attempts import types
+from nodus_api.attempts.placement_types import AttemptPlacement
 from nodus_api.attempts.projection import WAITING_FOR
 from nodus_api.metav1.objects import WireObject
 from nodus_api.metav1.table import Cell, Column, age
@@ -23,7 +24,7 @@ COLUMNS = (
     Column(name="Name", format="name", description="The Attempt's name."),
     Column(name="Phase", description=_said(types.AttemptStatus, "phase")),
     Column(name="Reason", description=_said(types.AttemptStatus, "reason")),
-    Column(name="Offering", description=_said(types.AttemptPlacement, "offering")),
+    Column(name="Offering", description=_said(AttemptPlacement, "offering")),
     Column(name="Cost", description=_said(types.AttemptActual, "cost_usd")),
     Column(name="Runtime", description="How long the program has run, or ran."),
     Column(name="Age", description="How long ago the Attempt was created."),
@@ -37,9 +38,9 @@ COLUMNS = (
         priority=1,
     ),
     Column(name="Rank", description=_said(types.AttemptGang, "rank"), priority=1),
-    Column(name="Region", description=_said(types.AttemptPlacement, "region_class"), priority=1),
-    Column(name="Rate", description=_said(types.AttemptPlacement, "rate_usd_per_hour"), priority=1),
-    Column(name="Profile", description=_said(types.AttemptPlacement, "profile"), priority=1),
+    Column(name="Region", description=_said(AttemptPlacement, "region_class"), priority=1),
+    Column(name="Rate", description=_said(AttemptPlacement, "rate_usd_per_hour"), priority=1),
+    Column(name="Profile", description=_said(AttemptPlacement, "profile"), priority=1),
     Column(
         name="Interruption", description=_said(types.AttemptInterruption, "trigger"), priority=1
     ),

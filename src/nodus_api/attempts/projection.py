@@ -10,6 +10,12 @@ from datetime import datetime
 
 import orjson
 
+from nodus_api.attempts.placement_types import (
+    AttemptPlacement,
+    AttemptPredicted,
+    PlacementExplain,
+    PlacementRejection,
+)
 from nodus_api.attempts.resource import GROUP_VERSION
 from nodus_api.attempts.selectable import selectable
 from nodus_api.attempts.types import (
@@ -19,16 +25,12 @@ from nodus_api.attempts.types import (
     AttemptCursor,
     AttemptGang,
     AttemptInterruption,
-    AttemptPlacement,
-    AttemptPredicted,
     AttemptProgress,
     AttemptRestore,
     AttemptSpec,
     AttemptStatus,
     AttemptTimings,
     CostSegments,
-    PlacementExplain,
-    PlacementRejection,
 )
 from nodus_api.kernel import attempt as kernel
 from nodus_api.kernel import billing

@@ -1,7 +1,7 @@
 """The Attempt resource: its names, verbs and place in the API (LW-030 to LW-033)."""
 
 from nodus_api.metav1.discovery import APIResource
-from nodus_api.metav1.errors import GroupResource
+from nodus_api.metav1.errors import GroupResource, MethodNotAllowed
 
 GROUP = "nodus.dev"
 VERSION = "v1"
@@ -30,3 +30,16 @@ API_RESOURCE = APIResource(
     categories=CATEGORIES,
 )
 """What discovery tells of attempts."""
+
+_INSTEAD = {
+    "create": "Submit a workload, whose Attempts follow: `nodus submit -f FILE`.",
+    "update": "Change the owner, not the Attempt: `nodus submit -f FILE` or `nodus scale OWNER N`.",
+    "patch": "Change the owner, not the Attempt: `nodus submit -f FILE` or `nodus scale OWNER N`.",
+    "delete": "Stop the owner instead: `nodus stop OWNER`.",
+    "deletecollection": "Stop each owner instead: `nodus stop OWNER`.",
+}
+
+
+def read_only(verb: str) -> MethodNotAllowed:
+    """Return the answer to a write on attempts, with the command that does it (LW-010)."""
+    return MethodNotAllowed(verb, ATTEMPTS, fix=_INSTEAD.get(verb, ""))

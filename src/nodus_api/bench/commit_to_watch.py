@@ -78,7 +78,7 @@ async def _delays(
 ) -> list[float]:
     taken = []
     for turn in range(changes):
-        rev = await writer.change(numbers[turn % len(numbers)], f"revision {turn}")
+        rev = await writer.change(numbers[turn % len(numbers)])
         committed = clock.monotonic()
         try:
             async with asyncio.timeout(_PATIENCE_SECONDS):

@@ -9,23 +9,21 @@ from decimal import Decimal
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from nodus_api.cli.errors import Refused
 from nodus_api.cli.options import (
     database_options,
-    find_database,
+    opened,
     output_option,
     print_json,
     run_async,
     settings_from,
 )
+from nodus_api.cli.tabular import render_table
 from nodus_api.clock import SystemClock
 from nodus_api.durations import parse_duration
 from nodus_api.kernel.money import ZERO, format_usd, parse_usd
 from nodus_api.storage.access_store import AccessAdmin
-from nodus_api.storage.engine import Database, Role
 from nodus_api.storage.errors import StorageConflict
 from nodus_api.tokens import ID_BYTES, SECRET_BYTES, make_token
 
@@ -35,11 +33,8 @@ _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 @asynccontextmanager
 async def _admin(options: dict[str, Any]) -> AsyncIterator[AccessAdmin]:
-    database = Database(find_database(settings_from(options)), role=Role.SCHEDULER, pool_size=1)
-    try:
+    async with opened(settings_from(options)) as database:
         yield AccessAdmin(database)
-    finally:
-        await database.close()
 
 
 @click.group()
@@ -322,10 +317,11 @@ def _show(rows: list[dict[str, Any]], output: str) -> None:
     if not rows:
         click.echo("None.")
         return
-    table = Table(*(key.upper() for key in rows[0]), box=None, pad_edge=False)
-    for row in rows:
-        table.add_row(*(_cell(value) for value in row.values()))
-    Console(soft_wrap=True).print(table)
+    headings = [key.upper() for key in rows[0]]
+    click.echo(
+        render_table(headings, [[_cell(value) for value in row.values()] for row in rows]),
+        nl=False,
+    )
 
 
 def _cell(value: object) -> str:

@@ -107,7 +107,9 @@ class ApiClient:
                 _CONNECT_SECONDS,
             )
         except (OSError, TimeoutError) as error:
-            raise ApiUnreachable(f"{self.server} cannot be reached ({error}).") from error
+            raise ApiUnreachable(
+                f"{self.server} cannot be reached ({str(error) or type(error).__name__})."
+            ) from error
         try:
             writer.write(
                 f"GET {target} HTTP/1.1\r\nHost: {parts.netloc}\r\nAccept: {accept}\r\n"

@@ -6,12 +6,14 @@ import os
 from pathlib import Path
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from nodus_api.bench import AREAS, NotMeasured, Report, measure
+from nodus_api.bench.report import Row
 from nodus_api.cli.errors import Failed, reported
+from nodus_api.cli.tabular import render_table
 from nodus_api.clock import SystemClock
+
+_FIGURES = ("SAMPLES", "MEDIAN", "P90", "P99", "RATIO", "LOW..HIGH", "BEFORE")
 
 
 @click.command()
@@ -56,7 +58,7 @@ def bench(
     if output == "json":
         click.echo(document)
     else:
-        Console().print(_table(report, _ratios(compare)))
+        click.echo(_shown(report, _ratios(compare)), nl=False)
 
 
 def _ratios(file: Path | None) -> dict[tuple[str, str], float]:
@@ -66,24 +68,20 @@ def _ratios(file: Path | None) -> dict[tuple[str, str], float]:
     return {(row["area"], row["case"]): row["ratio"] for row in rows if row["ratio"] is not None}
 
 
-def _table(report: Report, before: dict[tuple[str, str], float]) -> Table:
+def _shown(report: Report, before: dict[tuple[str, str], float]) -> str:
     machine = ", ".join(f"{key} {value}" for key, value in report.machine.items())
-    table = Table(title=f"nodus bench ({machine})", title_justify="left")
-    for name in ("Area", "Case"):
-        table.add_column(name)
-    for name in ("Samples", "Median", "p90", "p99", "Unit", "Ratio", "Low..high", "Before"):
-        table.add_column(name, justify="right")
-    for row in report.rows:
-        compared = row.ratio is not None
-        earlier = before.get((row.area, row.case))
-        table.add_row(
-            row.area,
-            row.case,
-            str(row.samples),
-            *(f"{value:.2f}" for value in (row.median, row.p90, row.p99)),
-            row.unit,
-            f"{row.ratio:.2f}" if compared else "1",
-            f"{row.ratio_low:.2f}..{row.ratio_high:.2f}" if compared else "",
-            f"{earlier:.2f}" if earlier is not None else "",
-        )
-    return table
+    return f"{machine}\n\n" + render_table(
+        ("AREA", "CASE", *_FIGURES), [_cells(row, before) for row in report.rows], right=_FIGURES
+    )
+
+
+def _cells(row: Row, before: dict[tuple[str, str], float]) -> list[str]:
+    earlier = before.get((row.area, row.case))
+    figures = [f"{value:.2f} {row.unit}" for value in (row.median, row.p90, row.p99)]
+    ratios = ["1", ""]
+    if row.ratio is not None:
+        ratios = [f"{row.ratio:.2f}", f"{row.ratio_low:.2f}..{row.ratio_high:.2f}"]
+    return [
+        *(row.area, row.case, str(row.samples)),
+        *(*figures, *ratios, "" if earlier is None else f"{earlier:.2f}"),
+    ]

@@ -9,8 +9,6 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from nodus_api.cli.api_client import ApiClient, ApiUnreachable
 from nodus_api.cli.errors import Failed, Refused
@@ -23,6 +21,7 @@ from nodus_api.cli.options import (
     settings_from,
     warn_of_password,
 )
+from nodus_api.cli.tabular import render_table
 from nodus_api.settings import Settings, mask_url, masked
 from nodus_api.storage.engine import Database, Role
 from nodus_api.storage.errors import StorageError
@@ -136,7 +135,7 @@ async def _database(settings: Settings) -> str:
         await check_schema(database)
     finally:
         await database.close()
-    return f"PostgreSQL {version.major}.{version.minor} at {mask_url(url)}, schema {HEAD}."
+    return f"PostgreSQL {version.major}.{version.micro} at {mask_url(url)}, schema {HEAD}."
 
 
 async def _server(settings: Settings) -> str:
@@ -157,10 +156,8 @@ def _show_config(shown: dict[str, str], output: str) -> None:
     if output == "json":
         print_json(shown)
         return
-    table = Table("setting", "environment variable", "value", box=None, pad_edge=False)
-    for name, value in shown.items():
-        table.add_row(name, f"NODUS_{name.upper()}", value)
-    Console(soft_wrap=True).print(table)
+    rows = [[name, f"NODUS_{name.upper()}", value] for name, value in shown.items()]
+    click.echo(render_table(["SETTING", "VARIABLE", "VALUE"], rows), nl=False)
 
 
 def _warn(settings: Settings) -> None:

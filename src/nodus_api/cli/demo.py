@@ -14,17 +14,17 @@ from typing import Any
 
 import click
 import yaml
-from rich.console import Console
-from rich.table import Table
 
-from nodus_api.cli import demo_fit, submit
+from nodus_api.cli import demo_fit
 from nodus_api.cli.api_client import ATTEMPTS, ApiClient
+from nodus_api.cli.asking import answered, insert
 from nodus_api.cli.data_directory import DataDirectory, open_data_directory
 from nodus_api.cli.errors import Failed, reported
 from nodus_api.cli.following import Board, Follower
 from nodus_api.cli.ledger import read_costs
 from nodus_api.cli.options import data_dir_option
 from nodus_api.cli.progress import choose_progress
+from nodus_api.cli.tabular import render_table
 from nodus_api.cli.views import check_costs, show_costs
 from nodus_api.clock import Clock, SystemClock
 from nodus_api.storage.engine import Database, Role
@@ -161,8 +161,8 @@ async def _show(directory: DataDirectory, seconds: float) -> None:
         text = manifest(seconds)
         click.echo(f"\nThe Job, as for `nodus submit -f`:\n\n{_indented(text)}")
         manifests = parse_manifests(text)
-        for key in await submit.insert(database, manifests):
-            await submit.answered(database, key, f"job/{JOB}")
+        for key in await insert(database, manifests):
+            await answered(database, key, f"job/{JOB}")
         async with asyncio.timeout(_WORK_SECONDS):
             await _until_billed(client)
         _check(await client.get_json(ATTEMPTS.format("default")))
@@ -258,23 +258,24 @@ async def _show_https(client: ApiClient) -> None:
     click.echo(
         f"\nThe Attempts through plain HTTPS, {client.server}{ATTEMPTS.format('default')}:\n"
     )
-    table = Table(box=None, pad_edge=False)
-    for heading in ("NAME", "PHASE", "REASON", "EXIT", "OFFERING", "RUNNING", "COST USD", "NEXT"):
-        table.add_column(heading)
+    headings = ("NAME", "PHASE", "REASON", "EXIT", "OFFERING", "RUNNING", "COST USD", "NEXT")
+    rows = []
     for one in found["items"]:
         status = one["status"]
         actual = status.get("actual", {})
-        table.add_row(
-            one["metadata"]["name"],
-            status["phase"],
-            status.get("reason", ""),
-            str(status.get("exitCode", "")),
-            status.get("placement", {}).get("offering", ""),
-            actual.get("segments", {}).get("runningUSD", ""),
-            actual.get("costUSD", ""),
-            status.get("supersededBy", ""),
+        rows.append(
+            [
+                one["metadata"]["name"],
+                status["phase"],
+                status.get("reason", ""),
+                str(status.get("exitCode", "")),
+                status.get("placement", {}).get("offering", ""),
+                actual.get("segments", {}).get("runningUSD", ""),
+                actual.get("costUSD", ""),
+                status.get("supersededBy", ""),
+            ]
         )
-    Console(soft_wrap=True).print(table)
+    click.echo(render_table(headings, rows), nl=False)
 
 
 def _indented(text: str) -> str:

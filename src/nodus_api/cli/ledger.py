@@ -41,6 +41,7 @@ class CostTable:
     """All groups, and what the documents say that all of it cost."""
 
     lines: Sequence[CostLine]
+    attempts: int
     documents_total: Decimal
 
     @property
@@ -78,8 +79,13 @@ async def read_costs(connection: AsyncConnection, *, by: str, project: str | Non
             line.seconds += int(row.seconds)
     for group, attempts in seen.items():
         lines[group].attempts = len(attempts)
+    every = len(set().union(*seen.values()))
     total = (await connection.scalars(_documents_total(project))).one()
-    return CostTable(lines=[lines[group] for group in sorted(lines)], documents_total=total or ZERO)
+    return CostTable(
+        lines=[lines[group] for group in sorted(lines)],
+        attempts=every,
+        documents_total=total or ZERO,
+    )
 
 
 def _charges(project: str | None) -> sa.Select[Any]:

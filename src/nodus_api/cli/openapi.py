@@ -1,11 +1,10 @@
 """`nodus openapi`: the published OpenAPI documents, written or compared."""
 
-import json
 from pathlib import Path
-from typing import Any
 
 import click
 
+from nodus_api.attempts.openapi import openapi_v2, openapi_v3
 from nodus_api.cli.errors import Failed, Refused
 
 
@@ -28,14 +27,14 @@ def openapi(check: bool, directory: Path) -> None:
     """
     stale = []
     try:
-        for name, document in documents().items():
-            path, text = directory / name, _text(document)
+        for name, content in documents().items():
+            path = directory / name
             if check:
-                if not path.exists() or path.read_text() != text:
+                if not path.exists() or path.read_bytes() != content:
                     stale.append(str(path))
             else:
                 directory.mkdir(parents=True, exist_ok=True)
-                path.write_text(text)
+                path.write_bytes(content)
                 click.echo(f"{path} is written.")
     except OSError as error:
         raise Refused(
@@ -45,10 +44,6 @@ def openapi(check: bool, directory: Path) -> None:
         raise Failed(f"{', '.join(stale)}: not what the server publishes; run `nodus openapi`.")
 
 
-def documents() -> dict[str, Any]:
-    """Return the documents by file name."""
-    raise NotImplementedError
-
-
-def _text(document: Any) -> str:
-    return json.dumps(document, indent=2, ensure_ascii=False, sort_keys=True) + "\n"
+def documents() -> dict[str, bytes]:
+    """Return the documents by file name, in the form that is committed."""
+    return {"v3.json": openapi_v3().committed(), "v2.json": openapi_v2().committed()}

@@ -3,7 +3,8 @@
 import asyncio
 import functools
 import json
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
@@ -12,6 +13,8 @@ import click
 from nodus_api import logs
 from nodus_api.cli.errors import Refused, reported
 from nodus_api.settings import Settings, database_url, has_password, load_settings
+from nodus_api.storage.engine import Database, Role
+from nodus_api.storage.migrate import check_schema
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -93,6 +96,17 @@ def find_database(settings: Settings) -> str:
             f"{record} cannot be read ({error.strerror}): run this as the user of `nodus up`,"
             " or give --database-url."
         ) from error
+
+
+@asynccontextmanager
+async def opened(settings: Settings, *, pool_size: int = 1) -> AsyncIterator[Database]:
+    """Yield the database in the command line's role, its schema checked (AS-117)."""
+    database = Database(find_database(settings), role=Role.SCHEDULER, pool_size=pool_size)
+    try:
+        await check_schema(database)
+        yield database
+    finally:
+        await database.close()
 
 
 def warn_of_password(settings: Settings) -> str | None:

@@ -1,48 +1,26 @@
 """`nodus submit` and `nodus stop`: requests to the scheduler, and what becomes of them."""
 
-import getpass
 import sys
-import uuid
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
-import sqlalchemy as sa
 
 from nodus_api.cli.api_client import ApiClient
+from nodus_api.cli.asking import answered, ask, insert, said
 from nodus_api.cli.data_directory import DataDirectory
-from nodus_api.cli.errors import Failed, Refused
-from nodus_api.cli.following import Board, Follower
+from nodus_api.cli.errors import Refused
 from nodus_api.cli.options import (
     database_options,
-    find_database,
+    opened,
     project_option,
     run_async,
     settings_from,
 )
-from nodus_api.cli.progress import choose_progress
-from nodus_api.clock import SystemClock
+from nodus_api.cli.waiting import follow
 from nodus_api.kernel.vocabulary import OwnerKind
-from nodus_api.storage import tables as t
-from nodus_api.storage.engine import Database, Role
-from nodus_api.tasks import end, spawn
-from nodus_api.workloads import (
-    Manifest,
-    ManifestError,
-    Outcome,
-    RequestRefused,
-    Verb,
-    parse_manifests,
-    request,
-    wait_for_outcome,
-    wake,
-)
-from nodus_api.workloads import submit as submit_manifest
+from nodus_api.workloads import ManifestError, Verb, parse_manifests
 
-OUTCOME_SECONDS = 60.0
-_CATCH_UP_SECONDS = 10.0
-_DONE = frozenset({"Succeeded", "Failed", "Stopped", "Deleted"})
 _LARGEST = 4 * 1024 * 1024
 
 
@@ -50,7 +28,7 @@ _LARGEST = 4 * 1024 * 1024
 @click.option(
     "-f", "--filename", "file", required=True, metavar="FILE", help="Manifest; - reads stdin."
 )
-@click.option("--wait", "follow", is_flag=True, help="Follow until the work has ended.")
+@click.option("--wait", is_flag=True, help="Follow until the work has ended.")
 @click.option("--no-wait", is_flag=True, help="Do not wait for the scheduler's answer.")
 @click.option(
     "--kubeconfig",
@@ -61,7 +39,7 @@ _LARGEST = 4 * 1024 * 1024
 @database_options
 @run_async
 async def submit(
-    file: str, follow: bool, no_wait: bool, kubeconfig: Path | None, project: str, **options: Any
+    file: str, wait: bool, no_wait: bool, kubeconfig: Path | None, project: str, **options: Any
 ) -> None:
     """Submit the workloads of a manifest, all or none.
 
@@ -73,7 +51,7 @@ async def submit(
       nodus submit -f job.yaml --wait
       cat job.yaml | nodus submit -f - -n team-a
     """
-    if follow and no_wait:
+    if wait and no_wait:
         raise Refused("--wait and --no-wait do not go together: give one.")
     settings = settings_from(options)
     try:
@@ -81,23 +59,20 @@ async def submit(
     except ManifestError as error:
         raise Refused(f"{file}: {error}.") from error
     client = None
-    if follow:
+    if wait:
         client = ApiClient.from_kubeconfig(
             kubeconfig or DataDirectory(settings.data_dir).kubeconfig
         )
-    database = Database(find_database(settings), role=Role.SCHEDULER, pool_size=2)
-    try:
+    async with opened(settings) as database:
         keys = await insert(database, manifests)
         for manifest, key in zip(manifests, keys, strict=True):
             what = f"{manifest.kind.lower()}/{manifest.name}"
             if no_wait:
                 click.echo(f"{what} is queued for the scheduler.")
             else:
-                click.echo(f"{what} {_said(await answered(database, key, what))}")
+                click.echo(said(Verb.SUBMIT, what, await answered(database, key, what)))
         if client is not None:
-            await _follow(database, client, manifests)
-    finally:
-        await database.close()
+            await follow(database, client, manifests)
 
 
 @click.command()
@@ -116,32 +91,13 @@ async def stop(owner: str, no_wait: bool, project: str, **options: Any) -> None:
       nodus stop job/train
     """
     kind, name = parse_owner(owner)
-    database = Database(find_database(settings_from(options)), role=Role.SCHEDULER, pool_size=1)
-    try:
-        await _must_run(database, project, kind, name)
-        key = str(uuid.uuid4())
-        try:
-            async with database.transaction() as connection:
-                await request(
-                    connection,
-                    Verb.STOP,
-                    kind=kind,
-                    target=name,
-                    project=project,
-                    body={},
-                    key=key,
-                    asked_by=_user(),
-                )
-                await wake(connection)
-        except RequestRefused as error:
-            raise Refused(f"{_sentence(str(error))}") from error
-        what = f"{kind.lower()}/{name}"
+    what = f"{kind.lower()}/{name}"
+    async with opened(settings_from(options)) as database:
+        key = await ask(database, Verb.STOP, project=project, kind=kind, name=name)
         if no_wait:
             click.echo(f"The stop of {what} is queued for the scheduler.")
         else:
-            click.echo(f"{what} {_said(await answered(database, key, what))}")
-    finally:
-        await database.close()
+            click.echo(said(Verb.STOP, what, await answered(database, key, what)))
 
 
 def parse_owner(text: str) -> tuple[OwnerKind, str]:
@@ -171,122 +127,3 @@ def _read(file: str) -> str:
 def _bytes_of(path: Path) -> bytes:
     with path.open("rb") as opened:
         return opened.read(_LARGEST + 1)
-
-
-async def insert(database: Database, manifests: Sequence[Manifest]) -> list[str]:
-    """Insert all of it in one transaction, and return a key for each. Raises Refused."""
-    keys = [str(uuid.uuid4()) for _ in manifests]
-    try:
-        async with database.transaction() as connection:
-            for manifest, key in zip(manifests, keys, strict=True):
-                await submit_manifest(connection, manifest, key=key, asked_by=_user())
-            await wake(connection)
-    except RequestRefused as error:
-        raise Refused(_sentence(str(error))) from error
-    return keys
-
-
-async def answered(database: Database, key: str, what: str) -> Outcome:
-    """Return the scheduler's answer. Raises Failed when there is none in time."""
-    found = await wait_for_outcome(
-        database, key, clock=SystemClock(), timeout_seconds=OUTCOME_SECONDS
-    )
-    if found is None:
-        raise Failed(
-            f"No scheduler has answered about {what} within {OUTCOME_SECONDS:.0f} s; the request"
-            " stays queued: see that `nodus up` or `nodus schedule` runs."
-        )
-    return found
-
-
-def _said(outcome: Outcome) -> str:
-    raise NotImplementedError(outcome)
-
-
-async def _must_run(database: Database, project: str, kind: OwnerKind, name: str) -> None:
-    async with database.transaction(read_only=True) as connection:
-        state = (await connection.scalars(_state(project, kind, name))).first()
-    if state is None:
-        raise Refused(
-            f"There is no {kind.lower()}/{name} in project {project}:"
-            " `nodus cost --by owner` lists those there are."
-        )
-
-
-def _state(project: str, kind: OwnerKind, name: str) -> sa.Select[tuple[str]]:
-    """Select a workload's state by the unique index of its name."""
-    return sa.select(t.workloads.c.state).where(
-        t.workloads.c.project == project,
-        t.workloads.c.kind == kind.value,
-        t.workloads.c.name == name,
-        t.workloads.c.state != "Deleted",
-    )
-
-
-async def _follow(database: Database, client: ApiClient, manifests: Sequence[Manifest]) -> None:
-    clock = SystemClock()
-    with choose_progress() as progress:
-        followers = [
-            Follower(
-                client,
-                project=one.project,
-                selector=f"{one.kind.label}={one.name}",
-                clock=clock,
-                changed=progress.show,
-            )
-            for one in manifests
-        ]
-        tasks = [spawn("follow", follower.run()) for follower in followers]
-        try:
-            states = await _until_ended(database, manifests, tasks)
-            await _catch_up([follower.board for follower in followers])
-        finally:
-            for task in tasks:
-                await end(task)
-    bad = [
-        f"{one.kind.lower()}/{one.name} is {state}"
-        for one, state in zip(manifests, states, strict=True)
-        if state != "Succeeded"
-    ]
-    if bad:
-        raise Failed(f"{'; '.join(bad)}: `nodus get -o json` says why.")
-    for one in manifests:
-        click.echo(f"{one.kind.lower()}/{one.name} succeeded.")
-
-
-async def _until_ended(
-    database: Database, manifests: Sequence[Manifest], tasks: Sequence[Any]
-) -> list[str]:
-    clock = SystemClock()
-    while True:
-        for task in tasks:
-            if task.done():
-                await task  # it ends by an error alone
-        async with database.transaction(read_only=True) as connection:
-            found = [
-                (await connection.scalars(_state(one.project, one.kind, one.name))).first()
-                for one in manifests
-            ]
-        states = [str(state or "Deleted") for state in found]
-        if all(state in _DONE for state in states):
-            return states
-        await clock.sleep(0.25)
-
-
-async def _catch_up(boards: Sequence[Board]) -> None:
-    """Let the watch show what the database says already."""
-    clock = SystemClock()
-    deadline = clock.monotonic() + _CATCH_UP_SECONDS
-    while not all(board.ended() for board in boards) and clock.monotonic() < deadline:
-        await clock.sleep(0.05)
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):  # a user without a name, as in some containers
-        return "unknown"
-
-
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}."

@@ -143,7 +143,7 @@ def _children(sockets: Sockets, environment: dict[str, str]) -> list[Child]:
     return [
         Child(
             name="schedule",
-            command=[*nodus, "schedule", "--health-fd", str(health)],
+            command=[*nodus, "schedule", "--socket-only", "--health-fd", str(health)],
             descriptors=[health],
             environment=environment,
         ),
@@ -158,7 +158,7 @@ def _children(sockets: Sockets, environment: dict[str, str]) -> list[Child]:
 
 async def _is_ready(client: ApiClient) -> bool:
     try:
-        async with asyncio.timeout(1.0):
+        async with asyncio.timeout(0.5):
             status, _ = await client.get("/readyz")
     except (ApiUnreachable, TimeoutError):
         return False

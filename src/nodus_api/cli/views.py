@@ -7,8 +7,6 @@ from typing import Any
 
 import click
 import sqlalchemy as sa
-from rich.console import Console
-from rich.table import Table
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from nodus_api.attempts.columns import COLUMNS, cells
@@ -17,27 +15,23 @@ from nodus_api.cli.errors import Failed, Refused
 from nodus_api.cli.ledger import GROUPS, SEGMENTS, CostTable, read_costs
 from nodus_api.cli.options import (
     database_options,
-    find_database,
+    opened,
     output_option,
     print_json,
     project_option,
     run_async,
     settings_from,
 )
+from nodus_api.cli.tabular import render_table
 from nodus_api.clock import SystemClock
-from nodus_api.kernel.money import format_hours, hours_of
+from nodus_api.kernel.money import ZERO, format_hours, format_usd, hours_of
 from nodus_api.storage import tables as t
-from nodus_api.storage.engine import Database, Role
 
 
 @asynccontextmanager
 async def _snapshot(options: dict[str, Any]) -> AsyncIterator[AsyncConnection]:
-    database = Database(find_database(settings_from(options)), role=Role.SCHEDULER, pool_size=1)
-    try:
-        async with database.snapshot() as connection:
-            yield connection
-    finally:
-        await database.close()
+    async with opened(settings_from(options)) as database, database.snapshot() as connection:
+        yield connection
 
 
 def _projects_option(command: Any) -> Any:
@@ -130,33 +124,33 @@ def check_costs(costs: CostTable) -> None:
 
 def show_costs(costs: CostTable, by: str) -> None:
     """Print the cost table and what it adds up to."""
-    table = Table(box=None, pad_edge=False)
-    table.add_column(by.upper())
-    for heading in ("ATTEMPTS", "HOURS", *(s.upper() for s in SEGMENTS), "TOTAL USD", "COVERED"):
-        table.add_column(heading, justify="right")
-    for line in costs.lines:
-        table.add_row(
+    amounts = ["ATTEMPTS", "HOURS", *(s.upper() for s in SEGMENTS), "TOTAL USD", "COVERED"]
+    rows = [
+        [
             line.group,
             str(line.attempts),
             _hours(line.seconds),
-            *(f"{line.charged[segment]:.6f}" for segment in SEGMENTS),
-            f"{line.total:.6f}",
-            f"{line.covered:.6f}",
-        )
-    sums = [sum(line.charged[segment] for line in costs.lines) for segment in SEGMENTS]
-    table.add_section()
-    table.add_row(
-        "total",
-        "" if by in ("segment", "offering") else str(sum(one.attempts for one in costs.lines)),
-        _hours(sum(line.seconds for line in costs.lines)),
-        *(f"{amount:.6f}" for amount in sums),
-        f"{costs.total:.6f}",
-        f"{sum(line.covered for line in costs.lines):.6f}",
+            *(format_usd(line.charged[segment]) for segment in SEGMENTS),
+            format_usd(line.total),
+            format_usd(line.covered),
+        ]
+        for line in costs.lines
+    ]
+    sums = [sum((line.charged[segment] for line in costs.lines), ZERO) for segment in SEGMENTS]
+    rows.append(
+        [
+            "total",
+            str(costs.attempts),
+            _hours(sum(line.seconds for line in costs.lines)),
+            *(format_usd(amount) for amount in sums),
+            format_usd(costs.total),
+            format_usd(sum((line.covered for line in costs.lines), ZERO)),
+        ]
     )
-    Console(soft_wrap=True).print(table)
+    click.echo(render_table([by.upper(), *amounts], rows, right=amounts), nl=False)
     if costs.adds_up:
-        parts = " + ".join(f"{amount:.6f}" for amount in sums)
-        click.echo(f"{parts} = {costs.total:.6f} USD, as the Attempts themselves say.")
+        parts = " + ".join(format_usd(amount) for amount in sums)
+        click.echo(f"{parts} = {format_usd(costs.total)} USD, as the Attempts themselves say.")
 
 
 def costs_as_json(costs: CostTable, by: str) -> dict[str, Any]:
@@ -168,14 +162,14 @@ def costs_as_json(costs: CostTable, by: str) -> dict[str, Any]:
                 by: line.group,
                 "attempts": line.attempts,
                 "hours": _hours(line.seconds),
-                **{f"{s.lower()}USD": f"{line.charged[s]:.6f}" for s in SEGMENTS},
-                "totalUSD": f"{line.total:.6f}",
-                "coveredUSD": f"{line.covered:.6f}",
+                **{f"{s.lower()}USD": format_usd(line.charged[s]) for s in SEGMENTS},
+                "totalUSD": format_usd(line.total),
+                "coveredUSD": format_usd(line.covered),
             }
             for line in costs.lines
         ],
-        "totalUSD": f"{costs.total:.6f}",
-        "attemptsTotalUSD": f"{costs.documents_total:.6f}",
+        "totalUSD": format_usd(costs.total),
+        "attemptsTotalUSD": format_usd(costs.documents_total),
     }
 
 
@@ -206,14 +200,13 @@ def _show_attempts(objects: list[dict[str, Any]], *, with_project: bool, wide: b
         return
     now = SystemClock().now()
     shown = [(i, c.name) for i, c in enumerate(COLUMNS) if wide or c.priority == 0]
-    table = Table(box=None, pad_edge=False)
-    for name in (["PROJECT"] if with_project else []) + [name.upper() for _, name in shown]:
-        table.add_column(name)
+    headings = (["PROJECT"] if with_project else []) + [name.upper() for _, name in shown]
+    rows = []
     for one in objects:
         values = cells(one, now)
         row = ["" if values[i] is None else str(values[i]) for i, _ in shown]
-        table.add_row(*([one["metadata"]["namespace"]] if with_project else []), *row)
-    Console(soft_wrap=True).print(table)
+        rows.append([*([one["metadata"]["namespace"]] if with_project else []), *row])
+    click.echo(render_table(headings, rows), nl=False)
 
 
 def _hours(seconds: int) -> str:

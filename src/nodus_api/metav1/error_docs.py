@@ -1,6 +1,6 @@
 """The pages behind `docs`: what a code means and what to do, as HTML or plain text (LW-202)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from http import HTTPStatus
@@ -28,19 +28,31 @@ class Page:
     content_type: str
 
 
-def page(code: str, *, html: bool, codes: Mapping[str, Code] = CODES) -> Page | None:
-    """Return the page about a code, None if it is not registered."""
-    found = codes.get(code)
-    if found is None:
+def page(
+    code: str, *, html: bool, registries: Sequence[Mapping[str, Code]] = (CODES,)
+) -> Page | None:
+    """Return the page about a code, None if no registry has it.
+
+    A word that several registries know is explained for each.
+    """
+    found = [codes[code] for codes in registries if code in codes]
+    if not found:
         return None
-    parts = [("When", found.when), ("What to do", found.remedy)]
-    return _page(found.reason, _subtitle(found), parts, html=html)
+    parts = []
+    for meaning in found:
+        where = "" if len(found) == 1 else f" ({_place(meaning)})"
+        parts += [(f"When{where}", meaning.when), (f"What to do{where}", meaning.remedy)]
+    return _page(code, _subtitle(found[0]), parts, html=html)
 
 
-def index(*, html: bool, codes: Mapping[str, Code] = CODES) -> Page:
+def index(*, html: bool, registries: Sequence[Mapping[str, Code]] = (CODES,)) -> Page:
     """Return the page that lists all codes."""
-    parts = [(code.reason, code.when) for code in codes.values()]
+    parts = [(code.reason, code.when) for codes in registries for code in codes.values()]
     return _page("Errors of Nodus API", "Each code has a page of its own.", parts, html=html)
+
+
+def _place(code: Code) -> str:
+    return "error" if code.http else "in an object"
 
 
 def _subtitle(code: Code) -> str:

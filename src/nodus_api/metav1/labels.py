@@ -57,6 +57,17 @@ _BINARY = {
     ">": Operator.GREATER_THAN,
     "<": Operator.LESS_THAN,
 }
+_FORMS = {
+    Operator.IN: "{key} in ({values})",
+    Operator.NOT_IN: "{key} notin ({values})",
+    Operator.EQUALS: "{key}={values}",
+    Operator.DOUBLE_EQUALS: "{key}={values}",
+    Operator.NOT_EQUALS: "{key}!={values}",
+    Operator.GREATER_THAN: "{key}>{values}",
+    Operator.LESS_THAN: "{key}<{values}",
+    Operator.EXISTS: "{key}",
+    Operator.DOES_NOT_EXIST: "!{key}",
+}
 _BINARY_WORDS = ", ".join(_BINARY.values())
 _NEGATIVE = frozenset({Operator.NOT_IN, Operator.NOT_EQUALS})
 _ORDERED = frozenset({Operator.GREATER_THAN, Operator.LESS_THAN})
@@ -85,21 +96,7 @@ class Requirement:
 
     def __str__(self) -> str:
         """Return the term in its one canonical form."""
-        match self.operator:
-            case Operator.EXISTS:
-                return self.key
-            case Operator.DOES_NOT_EXIST:
-                return f"!{self.key}"
-            case Operator.IN | Operator.NOT_IN:
-                return f"{self.key} {self.operator} ({','.join(self.values)})"
-            case Operator.GREATER_THAN:
-                return f"{self.key}>{self.values[0]}"
-            case Operator.LESS_THAN:
-                return f"{self.key}<{self.values[0]}"
-            case Operator.NOT_EQUALS:
-                return f"{self.key}!={self.values[0]}"
-            case Operator.EQUALS | Operator.DOUBLE_EQUALS:
-                return f"{self.key}={self.values[0]}"
+        return _FORMS[self.operator].format(key=self.key, values=",".join(self.values))
 
     def _in_order(self, value: str) -> bool:
         try:

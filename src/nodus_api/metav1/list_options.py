@@ -128,10 +128,9 @@ class ListOptions:
 
 
 def _with_name(options: ListOptions, name: str | None) -> ListOptions:
-    if name is None:
+    if name is None or options.field_selector.exact(fields.NAME) == name:
         return options
-    asked = options.field_selector
-    if not asked.without((fields.NAME,)).empty or asked.exact(fields.NAME) not in (None, name):
+    if not options.field_selector.empty:
         raise BadRequest(
             "fieldSelector metadata.name doesn't match requested name",
             fix="Leave fieldSelector out, or watch the list path with it.",

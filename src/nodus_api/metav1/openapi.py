@@ -196,8 +196,9 @@ def _referring(schema: Any, names: dict[str, str], dialect: Dialect) -> Any:
     rest = {key: value for key, value in schema.items() if key not in ("$ref", NAMED_SCHEMA)}
     if dialect.swagger:
         return rest | target
-    default = {} if _FIXED.get(name, {}).get("type") == "string" else {"default": {}}
-    return rest | default | {"allOf": [target]}
+    if _FIXED.get(name, {}).get("type") != "string":  # {} is no default for a text
+        rest["default"] = {}
+    return rest | {"allOf": [target]}
 
 
 def _paths(documented: DocumentedResource, dialect: Dialect) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from datetime import timedelta
 from urllib.parse import unquote_plus
 
 from nodus_api.metav1.errors import BadRequest
-from nodus_api.metav1.golang import parse_duration, parse_int64
+from nodus_api.metav1.golang import parse_duration, parse_int64, quote
 
 MAX_PAIRS = 100
 MAX_VALUE_BYTES = 16 * 1024
@@ -19,7 +19,7 @@ def parse_query(query: bytes | str) -> dict[str, str]:
     """Return a query string's values by key, the first of each (LW-018).
 
     Pairs with a `;` or a broken escape are dropped, as Go does (LW-022). Raises
-    BadRequest for more than 100 pairs or a value over 16 KiB (AS-089).
+    BadRequest for more than 100 pairs, a value over 16 KiB (AS-089), or a NUL character.
     """
     values: dict[str, str] = {}
     for key, value in _pairs(query):
@@ -98,4 +98,10 @@ def _pairs(query: bytes | str) -> Iterator[tuple[str, str]]:
                 f"at most {MAX_VALUE_BYTES} are read",
                 fix=f"Shorten the parameter to {MAX_VALUE_BYTES} bytes.",
             )
-        yield unquote_plus(key), unquote_plus(value)
+        decoded = unquote_plus(key), unquote_plus(value)
+        if any("\0" in text for text in decoded):  # no database text can hold one
+            raise BadRequest(
+                f"the query parameter {quote(decoded[0][:64])} holds a NUL character",
+                fix="Leave the NUL character (%00) out.",
+            )
+        yield decoded

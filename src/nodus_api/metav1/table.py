@@ -1,5 +1,6 @@
 """Tables, as kubectl shows them (LW-141, LW-250 to LW-255)."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -15,6 +16,7 @@ from nodus_api.metav1.objects import ListMeta
 Cell = str | int | float | bool | None
 """A cell is JSON of its column's type; None prints as empty (LW-251)."""
 
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _MINUTE = 60
 _HOUR = 60 * _MINUTE
 _DAY = 24 * _HOUR
@@ -83,7 +85,8 @@ def head(api_version: str, metadata: ListMeta, columns: bytes | None) -> bytes:
 def row(cells: Sequence[Cell], obj: bytes | None, *, completed: str | None = None) -> bytes:
     """Return a row: its cells, the bytes of its object or none, its end if it has one (LW-255).
 
-    `completed` is the phase of an object that is done.
+    `completed` is the phase of an object that is done. Cells lose what could act on a
+    terminal: control characters and marks that turn the direction of text.
     """
     conditions = b""
     if completed is not None:
@@ -91,7 +94,7 @@ def row(cells: Sequence[Cell], obj: bytes | None, *, completed: str | None = Non
             orjson.dumps(completed)
         )
     return b'{"cells":%b%b,"object":%b}' % (
-        orjson.dumps(list(cells)),
+        orjson.dumps([_harmless(cell) for cell in cells]),
         conditions,
         b"null" if obj is None else obj,
     )
@@ -105,6 +108,12 @@ def age(elapsed: timedelta) -> str:
     if seconds < 2 * _MINUTE:
         return f"{max(seconds, 0)}s"
     return _short(seconds) if seconds < 8 * _HOUR else _long(seconds)
+
+
+def _harmless(cell: Cell) -> Cell:
+    if isinstance(cell, str) and not cell.isprintable():
+        return _UNPRINTABLE.sub("", cell)
+    return cell
 
 
 def _short(seconds: int) -> str:

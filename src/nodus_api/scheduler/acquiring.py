@@ -11,19 +11,18 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
+from functools import partial
 
 from nodus_api.kernel import events
 from nodus_api.kernel.lifecycle import advance
-from nodus_api.kernel.vocabulary import MachineState, Reason, Stage
-from nodus_api.scheduler.catalog import failed_to_deliver
+from nodus_api.kernel.vocabulary import MachineState, Market, Reason, Stage
+from nodus_api.scheduler.catalog import note_deliveries
 from nodus_api.scheduler.context import LoopContext
 from nodus_api.scheduler.desiring import end_unstarted
 from nodus_api.scheduler.granting import granted, seen
 from nodus_api.scheduler.intents import intent_of
 from nodus_api.scheduler.settling import released
 from nodus_api.storage.batch import Batch
-from nodus_api.storage.catalog_store import OfferStats, write_stats
 from nodus_api.storage.machine_store import Sighting
 from nodus_api.storage.records import AttemptRecord, Tenancy
 from nodus_api.suppliers.supplier import (
@@ -42,36 +41,34 @@ LOOKS_APART = timedelta(seconds=30)
 ASK_AGAIN = timedelta(seconds=2)
 LOOK_AGAIN = timedelta(seconds=10)
 
+_NO_ANSWER = LookupError("no answer yet")
+
 Found = MachineView | None | Exception
 """What the supplier said of an intent: the machine, that there is none, or an error."""
 
 
-async def request_machines(loop: LoopContext) -> bool:
-    """Create or look for the machines that are intended; return whether any was."""
-    sightings = await loop.machines.requested(loop.pace.batch)
-    fresh = [one for one in sightings if one.details["tries"] == 0]
-    known = [one for one in sightings if one.details["tries"] > 0]
-    await _create(loop, fresh)
-    await _find(loop, known)
-    return bool(sightings)
+async def request_machines(loop: LoopContext) -> None:
+    """Take up what the supplier answered, then create or look for what is intended."""
+    creates, finds = loop.calls.creates.returned(), loop.calls.finds.returned()
+    sightings = await loop.machines.requested(loop.pace.batch, answered=[*creates, *finds])
+    await _apply(loop, sightings, creates, creating=True)
+    again = [one for one in sightings if _missing(one, finds) and one.details["tries"] == 1]
+    looked = {no: answer for no, answer in finds.items() if no not in {one.no for one in again}}
+    await _apply(loop, sightings, looked, creating=False)
+    waiting = [one for one in sightings if one.no not in creates.keys() | finds.keys()]
+    fresh = [one for one in waiting if one.details["tries"] == 0]
+    await _create(loop, [one for one in (*fresh, *again) if not _busy(loop, one.no)])
+    for one in waiting:
+        if one.details["tries"] > 0 and not _busy(loop, one.no):
+            loop.calls.finds.send(one.no, partial(loop.supplier.find, one.key))
 
 
-async def _find(loop: LoopContext, sightings: Sequence[Sighting]) -> None:
-    """Look for machines whose create was called; make the missing ones once more."""
-    answers = await loop.ask([loop.supplier.find(one.key) for one in sightings])
-    absent = [
-        one
-        for one, answer in zip(sightings, answers, strict=True)
-        if answer is None and one.details["tries"] == 1
-    ]
-    again = {one.no for one in absent}
-    known = {
-        one.no: answer
-        for one, answer in zip(sightings, answers, strict=True)
-        if one.no not in again
-    }
-    await _apply(loop, [one for one in sightings if one.no not in again], known, creating=False)
-    await _create(loop, absent)
+def _missing(sighting: Sighting, finds: Mapping[int, Found]) -> bool:
+    return sighting.no in finds and finds[sighting.no] is None
+
+
+def _busy(loop: LoopContext, number: int) -> bool:
+    return loop.calls.creates.busy(number) or loop.calls.finds.busy(number)
 
 
 async def _create(loop: LoopContext, sightings: Sequence[Sighting]) -> None:
@@ -83,22 +80,22 @@ async def _create(loop: LoopContext, sightings: Sequence[Sighting]) -> None:
     machines = {one.no for one in sightings}
 
     async def raise_tries(batch: Batch) -> None:
+        intents.clear()
         for record in list(batch.records.values()):
             for tenancy in record.held:
                 machine = tenancy.machine
                 if machine.no not in machines or machine.state is not MachineState.REQUESTED:
                     continue
-                record = _tried(record, tenancy, batch.now + loop.pace.supplier_timeout)
-                if record.attempt.live:
-                    address = addresses[machine.offer]
-                    intents[machine.no] = intent_of(record, tenancy, address, loop.reign)
+                record = _tried(record, tenancy, batch.now + ASK_AGAIN)
+                address = addresses[machine.offer]
+                intents[machine.no] = intent_of(record, tenancy, address, loop.reign)
             batch.put(record)
 
-    await loop.in_batches("intend", _attempts(sightings), raise_tries)
-    wanted = [one for one in sightings if one.no in intents]
-    answers = await loop.ask([loop.supplier.create(intents[one.no]) for one in wanted])
-    known = {one.no: answer for one, answer in zip(wanted, answers, strict=True)}
-    await _apply(loop, wanted, known, creating=True)
+    def create() -> None:
+        for number, intent in intents.items():
+            loop.calls.creates.send(number, partial(loop.supplier.create, intent))
+
+    await loop.in_batches("intend", _attempts(sightings), raise_tries, then=create)
 
 
 def _tried(record: AttemptRecord, tenancy: Tenancy, again: datetime) -> AttemptRecord:
@@ -114,22 +111,24 @@ async def _apply(
     creating: bool,
 ) -> None:
     """Write what the supplier answered, each answer to a machine that is still Requested."""
+    answered = [one for one in sightings if one.no in answers]
 
     async def work(batch: Batch) -> None:
-        failed: dict[int, list[OfferStats]] = {}
+        outcomes: dict[int, dict[Market, bool]] = {}
         for record in list(batch.records.values()):
             for tenancy in record.held:
-                number = tenancy.machine.no or 0
-                if number in answers and tenancy.machine.state is MachineState.REQUESTED:
-                    record = _answered(loop, record, tenancy, answers[number], batch.now, creating)
-                    if isinstance(answers[number], NoCapacity | Quota | Auth):
-                        failed.setdefault(tenancy.machine.offer, []).append(
-                            await _backoff(loop, tenancy, batch.now)
-                        )
+                machine = tenancy.machine
+                answer = answers.get(machine.no or 0, _NO_ANSWER)
+                if answer is _NO_ANSWER or machine.state is not MachineState.REQUESTED:
+                    continue
+                record = _answered(loop, record, tenancy, answer, batch.now, creating)
+                if isinstance(answer, MachineView | NoCapacity | Quota | Auth):
+                    delivered = isinstance(answer, MachineView)
+                    outcomes.setdefault(machine.offer, {})[machine.market] = delivered
             batch.put(record)
-        await write_stats(batch.connection, failed)
+        await note_deliveries(loop, batch, outcomes)
 
-    await loop.in_batches("acquire", _attempts(sightings), work)
+    await loop.in_batches("acquire", _attempts(answered), work)
 
 
 def _answered(
@@ -142,9 +141,7 @@ def _answered(
 ) -> AttemptRecord:
     """Move one Attempt by what the supplier said of its machine."""
     if isinstance(answer, Exception):
-        loop.metrics.supplier_errors.labels(
-            call="create" if creating else "find", error=type(answer).__name__
-        ).inc()
+        loop.failed_call("create" if creating else "find", answer)
     match answer:
         case MachineView() if seen(answer):
             return granted(record, tenancy, answer, now)
@@ -250,18 +247,6 @@ def _invalid(record: AttemptRecord, tenancy: Tenancy, now: datetime) -> AttemptR
     if record.attempt.stage is not Stage.ACQUIRING:
         return record
     return record.moved(advance(record.attempt, fault))
-
-
-async def _backoff(loop: LoopContext, tenancy: Tenancy, now: datetime) -> OfferStats:
-    """Return the statistics of an offer that did not deliver (SC-360)."""
-    machine = tenancy.machine
-    _, offers = await loop.catalog.load()
-    known: Any = next((one for one in offers if one.no == machine.offer), None)
-    stats = known.stats.get(machine.market) if known else None
-    jitter = (int(machine.key[:4], 16) % 401 - 200) / 1000
-    return failed_to_deliver(
-        stats or OfferStats(market=machine.market, updated=now), now, jitter=jitter
-    )
 
 
 def _attempts(sightings: Sequence[Sighting]) -> list[int]:

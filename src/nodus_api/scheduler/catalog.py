@@ -1,8 +1,10 @@
 """The catalog as placement sees it: classes with their markets, and the offers behind them."""
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from hashlib import sha256
 from typing import Any
 
 from nodus_api.kernel.offering import (
@@ -14,8 +16,11 @@ from nodus_api.kernel.offering import (
 )
 from nodus_api.kernel.vocabulary import Market
 from nodus_api.scheduler.context import LoopContext
-from nodus_api.storage.catalog_store import Offer, OfferStats
+from nodus_api.storage.batch import Batch
+from nodus_api.storage.catalog_store import Offer, OfferStats, read_stats, write_stats
 from nodus_api.suppliers.supplier import OfferedClass, SupplierOffer
+
+log = logging.getLogger(__name__)
 
 LONGEST_BACKOFF = timedelta(seconds=1800)
 FIRST_BACKOFF = timedelta(seconds=30)
@@ -98,32 +103,55 @@ def backing_off(offer: Offer, market: Market, now: datetime) -> bool:
     return stats is not None and stats.backoff_until is not None and stats.backoff_until > now
 
 
-def failed_to_deliver(stats: OfferStats, now: datetime, *, jitter: float) -> OfferStats:
-    """Return an offer's statistics after it did not deliver: 30·2^k s, at most 1,800 s (SC-360).
+async def note_deliveries(
+    loop: LoopContext, batch: Batch, outcomes: Mapping[int, Mapping[Market, bool]]
+) -> None:
+    """Remember which offers delivered, in the transaction that writes the outcome (SC-360)."""
+    known = await read_stats(batch.connection, list(outcomes))
+    changed: dict[int, list[OfferStats]] = {}
+    for offer, markets in outcomes.items():
+        for market, delivered in markets.items():
+            before = known.get((offer, market), OfferStats(market=market, updated=batch.now))
+            after = _delivered(before) if delivered else _failed(before, offer, batch.now)
+            if after != before:
+                changed.setdefault(offer, []).append(after)
+    await write_stats(batch.connection, changed)
+    if not all(all(markets.values()) for markets in outcomes.values()):
+        loop.offers_due = loop.clock.monotonic()
 
-    `jitter` is between -0.2 and 0.2, from a hash, so that a decision can be replayed.
-    """
-    wait = min(FIRST_BACKOFF * (1 << min(stats.failures_in_row, 6)), LONGEST_BACKOFF)
+
+def _delivered(stats: OfferStats) -> OfferStats:
+    return replace(stats, failures_in_row=0, backoff_until=None)
+
+
+def _failed(stats: OfferStats, offer: int, now: datetime) -> OfferStats:
+    """Let an offer rest for 30·2^k s, at most 1,800 s, ± 20 % by a hash (SC-360)."""
+    k = stats.failures_in_row
+    wait = min(FIRST_BACKOFF * (1 << min(k, 6)), LONGEST_BACKOFF)
+    share = int.from_bytes(sha256(f"{offer}/{stats.market}/{k}".encode()).digest()[:4]) % 401
     return replace(
         stats,
         available=0,
-        failures_in_row=stats.failures_in_row + 1,
-        backoff_until=now + wait * (1 + jitter),
+        failures_in_row=k + 1,
+        backoff_until=now + wait * (800 + share) / 1000,
         updated=now,
     )
 
 
 async def sync_offers(loop: LoopContext) -> None:
-    """Ask the supplier what it offers and write it down, if the last answer is old."""
+    """Write down what the supplier said it offers, and ask again when that is old."""
+    for answer in loop.calls.offers.returned().values():
+        if isinstance(answer, Exception):
+            loop.failed_call("offers", answer)
+            log.warning("the supplier did not say what it offers", extra={"cause": str(answer)})
+            continue
+        classes = {one.offered_class.name: _offering(one.offered_class) for one in answer}
+        offers = [_offer(one) for one in answer]
+        await loop.catalog.sync(loop.reign.token, list(classes.values()), offers)
+        loop.offers_known = True
     now = loop.clock.monotonic()
-    if now < loop.offers_due:
-        return
-    loop.offers_due = now + loop.pace.offers.total_seconds()
-    offers = await loop.supplier.offers()
-    classes = {one.offered_class.name: _offering(one.offered_class) for one in offers}
-    await loop.catalog.sync(
-        loop.reign.token, list(classes.values()), [_offer(one) for one in offers]
-    )
+    if now >= loop.offers_due and loop.calls.offers.send("all", loop.supplier.offers):
+        loop.offers_due = now + loop.pace.offers.total_seconds()
 
 
 async def load_catalog(loop: LoopContext, now: datetime) -> Catalog:

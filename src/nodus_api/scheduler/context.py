@@ -1,13 +1,14 @@
 """What every step of a pass works with, and the batch in which it writes."""
 
-import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TypeVar
+from typing import Any
 
 from nodus_api.clock import Clock
+from nodus_api.kernel.vocabulary import Stage
+from nodus_api.scheduler.errands import Errands
 from nodus_api.scheduler.metrics import LoopMetrics
 from nodus_api.scheduler.settling import settle
 from nodus_api.storage.attempt_store import AttemptStore
@@ -16,12 +17,18 @@ from nodus_api.storage.catalog_store import CatalogStore
 from nodus_api.storage.errors import FencedOff, StorageUnavailable
 from nodus_api.storage.leader_store import Reign
 from nodus_api.storage.machine_store import MachineStore
+from nodus_api.storage.records import AttemptRecord
 from nodus_api.storage.workload_store import WorkloadStore
-from nodus_api.suppliers.supplier import Ambiguous, Supplier
+from nodus_api.suppliers.supplier import (
+    DeletionObservation,
+    MachineView,
+    Supplier,
+    SupplierOffer,
+)
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T")
+Work = Callable[[Batch], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +46,51 @@ class Pace:
     sweep: timedelta = timedelta(minutes=5)
 
 
+class Calls:
+    """The supplier calls of one reign, by kind."""
+
+    def __init__(self, pace: Pace, wake: Callable[[], None]) -> None:
+        def errands(kind: str, at_once: int = pace.supplier_calls) -> Errands[Any, Any]:
+            return Errands(kind, at_once=at_once, timeout=pace.supplier_timeout, done=wake)
+
+        self.creates: Errands[int, MachineView] = errands("create")
+        self.finds: Errands[int, MachineView | None] = errands("find")
+        self.deletes: Errands[int, DeletionObservation] = errands("delete")
+        self.signals: Errands[int, None] = errands("signal")
+        self.observations: Errands[str, Mapping[str, MachineView]] = errands("observe", 1)
+        self.offers: Errands[str, Sequence[SupplierOffer]] = errands("offers", 1)
+        self.lists: Errands[str, Sequence[MachineView]] = errands("list", 1)
+        self.orphans: Errands[str, DeletionObservation] = errands("delete of an orphan")
+
+    def all(self) -> tuple[Errands[Any, Any], ...]:
+        """Return every kind."""
+        return (
+            self.creates,
+            self.finds,
+            self.deletes,
+            self.signals,
+            self.observations,
+            self.offers,
+            self.lists,
+            self.orphans,
+        )
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is under way and nothing waits to be taken up."""
+        return all(errands.idle for errands in self.all())
+
+    async def settled(self) -> None:
+        """Wait until everything under way came back."""
+        for errands in self.all():
+            await errands.settled()
+
+    async def close(self) -> None:
+        """Cancel what is under way."""
+        for errands in self.all():
+            await errands.close()
+
+
 @dataclass(slots=True, kw_only=True)
 class LoopContext:
     """One leader's stores, supplier and token. Nothing here is needed after a restart."""
@@ -51,16 +103,23 @@ class LoopContext:
     supplier: Supplier
     clock: Clock
     metrics: LoopMetrics
+    calls: Calls
     pace: Pace = field(default_factory=Pace)
+    offers_known: bool = False
+    """Whether this reign has heard what the supplier offers; nothing is placed before."""
     offers_due: float = 0.0
     """When (monotonic) the supplier is asked for its offers again."""
+    sweep_due: float = 0.0
+    """When (monotonic) the supplier is asked for all its machines again."""
     setbacks: dict[tuple[str, int], tuple[int, float]] = field(default_factory=dict)
     """Items that failed: how often in a row, and when (monotonic) they are tried again."""
 
     async def in_batches(
-        self, step: str, nos: Sequence[int], work: Callable[[Batch], Awaitable[None]]
+        self, step: str, nos: Sequence[int], work: Work, *, then: Callable[[], None] | None = None
     ) -> None:
         """Do a step's work on Attempts, up to 100 a transaction, each settled and published.
+
+        `then` is done with each batch once it is committed, and only if it was.
 
         An error in one item never ends the step: the batch is repeated one by one, the
         item that fails again is logged, counted, and left alone for 1 s to 5 min
@@ -70,7 +129,7 @@ class LoopContext:
         for start in range(0, len(ready), self.pace.batch):
             chunk = ready[start : start + self.pace.batch]
             try:
-                await self._batch(chunk, work)
+                await self._batch(chunk, work, then)
             except (FencedOff, StorageUnavailable):
                 raise
             except Exception:
@@ -80,14 +139,14 @@ class LoopContext:
                         extra={"step": step, "attempts": len(chunk)},
                         exc_info=True,
                     )
-                await self._one_by_one(step, chunk, work)
+                await self._one_by_one(step, chunk, work, then)
 
     async def _one_by_one(
-        self, step: str, nos: Sequence[int], work: Callable[[Batch], Awaitable[None]]
+        self, step: str, nos: Sequence[int], work: Work, then: Callable[[], None] | None
     ) -> None:
         for no in nos:
             try:
-                await self._batch([no], work)
+                await self._batch([no], work, then)
             except (FencedOff, StorageUnavailable):
                 raise
             except Exception:
@@ -98,10 +157,25 @@ class LoopContext:
             else:
                 self.setbacks.pop((step, no), None)
 
-    async def _batch(self, nos: Sequence[int], work: Callable[[Batch], Awaitable[None]]) -> None:
+    async def _batch(self, nos: Sequence[int], work: Work, then: Callable[[], None] | None) -> None:
         async with self.attempts.batch(self.reign.token, nos) as batch:
             await work(batch)
             settle(batch)
+        self._tell(batch)
+        if then is not None:
+            then()
+
+    def _tell(self, batch: Batch) -> None:
+        """Say which Attempts entered another stage, now that it is committed."""
+        for no, record in batch.records.items():
+            before, after = batch.loaded[no].attempt.stage, record.attempt.stage
+            if after is not before:
+                self.metrics.transitions.labels(stage=after.value).inc()
+                log.info("attempt advanced", extra=_advanced(record, before))
+
+    def failed_call(self, call: str, error: Exception) -> None:
+        """Count a supplier call that failed."""
+        self.metrics.supplier_errors.labels(call=call, error=type(error).__name__).inc()
 
     def _is_ready(self, step: str, no: int) -> bool:
         _, again = self.setbacks.get((step, no), (0, 0.0))
@@ -115,26 +189,13 @@ class LoopContext:
         self.metrics.failed_items.labels(step=step).inc()
         return wait
 
-    async def ask(self, calls: Sequence[Awaitable[T]]) -> list[T | Exception]:
-        """Await supplier calls, a few at a time, no transaction open (SC-607).
 
-        Each answers or becomes its error; one that takes longer than 30 s is Ambiguous.
-        """
-        turns = asyncio.Semaphore(self.pace.supplier_calls)
-        seconds = self.pace.supplier_timeout.total_seconds()
-
-        async def one(call: Awaitable[T]) -> T:
-            async with turns:
-                try:
-                    return await asyncio.wait_for(call, seconds)
-                except TimeoutError as error:
-                    raise Ambiguous(f"no answer within {seconds:.0f} s") from error
-
-        answers = await asyncio.gather(*(one(call) for call in calls), return_exceptions=True)
-        return [_answer_or_error(answer) for answer in answers]
-
-
-def _answer_or_error(answer: T | BaseException) -> T | Exception:
-    if isinstance(answer, BaseException) and not isinstance(answer, Exception):
-        raise answer
-    return answer
+def _advanced(record: AttemptRecord, before: Stage) -> dict[str, object]:
+    attempt = record.attempt
+    return {
+        "attempt": attempt.name,
+        "epoch": attempt.epoch,
+        "from": before.value,
+        "to": attempt.stage.value,
+        "reason": attempt.reason.value if attempt.reason else "",
+    }

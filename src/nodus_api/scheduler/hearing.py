@@ -96,11 +96,12 @@ def _apply(
 ) -> AttemptRecord:
     """Apply one report, or drop it: a replay, or one that its Attempt has outlived."""
     tenancy = next(one for one in record.tenancies if one.machine.no == report.machine)
-    if report.fence != tenancy.lease.fence or report.n <= tenancy.lease.last_report:
+    lease = tenancy.lease
+    if not tenancy.open or report.fence != lease.fence or report.n <= lease.last_report:
         return record
     heard = replace(tenancy, lease=replace(tenancy.lease, last_report=report.n))
     record = record.with_tenancy(heard)
-    if not record.attempt.live or not heard.open:
+    if not record.attempt.live:
         return record
     try:
         return _hear(loop, record, heard, report, now)
@@ -187,6 +188,8 @@ def ended(loop: LoopContext, record: AttemptRecord, ending: Ending, now: datetim
         attempt = record.attempt
     if attempt.stage is Stage.STARTING:
         return _never_started(loop, record, ending, at)
+    if ending.exit_code is None and ending.signal is None:  # no end of a program that ran
+        return _move(loop, record, events.RunFault(at=at, reason=Reason.INTERNAL_ERROR))
     return _move(
         loop,
         record,

@@ -10,7 +10,7 @@ from nodus_api.clock import Clock
 from nodus_api.scheduler.accruing import accrue
 from nodus_api.scheduler.acquiring import request_machines
 from nodus_api.scheduler.catalog import sync_offers
-from nodus_api.scheduler.context import LoopContext, Pace
+from nodus_api.scheduler.context import Calls, LoopContext, Pace
 from nodus_api.scheduler.desiring import end_workloads, fill_slots, stop_unwanted
 from nodus_api.scheduler.hearing import apply_reports
 from nodus_api.scheduler.intake import take_commands
@@ -90,6 +90,7 @@ class Scheduler:
                 supplier=self._supplier,
                 clock=self._clock,
                 metrics=self.metrics,
+                calls=Calls(self._pace, self._wake.set),
                 pace=self._pace,
             )
         )
@@ -112,6 +113,7 @@ class Scheduler:
         finally:
             self.leading = False
             self.metrics.leader.set(0)
+            await passes.loop.calls.close()
 
     async def _wait(self, due_seconds: float | None, full_at: float) -> None:
         """Wait until a wake-up, until a row's own time, or until the next full pass."""
@@ -135,7 +137,6 @@ class Passes:
 
     loop: LoopContext
     watch: Watch = field(default_factory=Watch)
-    sweep_at: float = 0.0
 
     async def once(self, *, full: bool = True) -> bool:
         """Make one pass; return whether it left work for an earlier step of the next.
@@ -168,13 +169,13 @@ class Passes:
             ("request", lambda: request_machines(loop), True),
             ("signal", lambda: pass_orders_on(loop), True),
             ("reports", lambda: apply_reports(loop), True),
-            ("observe", lambda: observe_machines(loop, self.watch), full),
+            ("observe", lambda: observe_machines(loop, self.watch, look=full), True),
             ("deadlines", lambda: apply_deadlines(loop, self.watch.running), True),
             ("end", lambda: end_workloads(loop), True),
             ("replace", lambda: fill_slots(loop), True),
             ("release", lambda: release(loop), True),
             ("accrue", lambda: accrue(loop), full),
-            ("sweep", self._sweep, full),
+            ("sweep", lambda: sweep_orphans(loop), True),
         ]
         return [(name, step) for name, step, wanted in steps if wanted]
 
@@ -187,12 +188,6 @@ class Passes:
             self.loop.metrics.failed_steps.labels(step=name).inc()
             log.exception("a step of the pass failed", extra={"step": name})
             return None
-
-    async def _sweep(self) -> None:
-        now = self.loop.clock.monotonic()
-        if now >= self.sweep_at:
-            self.sweep_at = now + self.loop.pace.sweep.total_seconds()
-            await sweep_orphans(self.loop)
 
 
 _LEAVES_WORK = frozenset({"end", "replace", "release"})

@@ -5,8 +5,10 @@ decides (SC-014).
 """
 
 import logging
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 
 from nodus_api.kernel import events
 from nodus_api.kernel.errors import IllegalTransition
@@ -40,7 +42,7 @@ class Watch:
         """Machines that the supplier vouched for, and when."""
         self._missed: dict[int, int] = {}
 
-    def look(self, sightings: list[Sighting], views: dict[str, MachineView]) -> None:
+    def look(self, sightings: list[Sighting], views: Mapping[str, MachineView]) -> None:
         """Count what one answer shows and what it lacks."""
         numbers = {one.no for one in sightings}
         self.running = {no: at for no, at in self.running.items() if no in numbers}
@@ -53,18 +55,24 @@ class Watch:
         return self._missed.get(number, 0) >= MISSED_LISTS
 
 
-async def observe_machines(loop: LoopContext, watch: Watch) -> None:
-    """Look at all machines in use and apply what they show."""
-    sightings = await loop.machines.observable()
-    if not sightings:
-        return
+async def observe_machines(loop: LoopContext, watch: Watch, *, look: bool) -> None:
+    """Apply what the last look at the machines in use has shown; with `look`, look again."""
+    answers = loop.calls.observations.returned()
+    sightings = await loop.machines.observable() if answers or look else []
+    for answer in answers.values():
+        if isinstance(answer, Exception):
+            loop.failed_call("observe", answer)
+            log.warning("the supplier could not be asked", extra={"cause": str(answer)})
+        else:
+            await _apply(loop, watch, sightings, answer)
     handles = [one.handle for one in sightings if one.handle is not None]
-    answer = (await loop.ask([loop.supplier.observe(handles)]))[0]
-    if isinstance(answer, Exception):
-        loop.metrics.supplier_errors.labels(call="observe", error=type(answer).__name__).inc()
-        log.warning("the supplier could not be asked", extra={"cause": str(answer)})
-        return
-    views = dict(answer)
+    if look and handles:
+        loop.calls.observations.send("in use", partial(loop.supplier.observe, handles))
+
+
+async def _apply(
+    loop: LoopContext, watch: Watch, sightings: list[Sighting], views: Mapping[str, MachineView]
+) -> None:
     watch.look(sightings, views)
 
     async def work(batch: Batch) -> None:

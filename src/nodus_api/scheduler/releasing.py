@@ -3,6 +3,7 @@
 import logging
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 
 from nodus_api.kernel import events
 from nodus_api.kernel.deadlines import RELEASE_ALERT
@@ -15,7 +16,12 @@ from nodus_api.storage import due
 from nodus_api.storage.batch import Batch
 from nodus_api.storage.machine_store import Sighting
 from nodus_api.storage.records import AttemptRecord, Tenancy
-from nodus_api.suppliers.supplier import DeletionObservation, MachineCondition, Verdict
+from nodus_api.suppliers.supplier import (
+    DeletionObservation,
+    MachineCondition,
+    MachineView,
+    Verdict,
+)
 
 log = logging.getLogger(__name__)
 
@@ -28,23 +34,25 @@ ABSENCE_APART = timedelta(seconds=30)
 
 async def release(loop: LoopContext) -> bool:
     """Delete what is to leave and prove it gone; return whether anything became Gone."""
-    sightings = await loop.machines.releasing(loop.pace.batch)
-    looks = await loop.ask([_look(loop, one) for one in sightings])
-    seen = {one.no: look for one, look in zip(sightings, looks, strict=True)}
-    gone: list[int] = []
+    looks = loop.calls.deletes.returned()
+    sightings = await loop.machines.releasing(loop.pace.batch, answered=list(looks))
+    gone: set[int] = set()
 
     async def work(batch: Batch) -> None:
         for record in list(batch.records.values()):
             for tenancy in record.tenancies:
-                look = seen.get(tenancy.machine.no or 0)
-                if look is None or tenancy.machine.state is not MachineState.RELEASING:
-                    continue
-                record = _after_look(loop, record, tenancy, look, batch.now)
+                look = looks.get(tenancy.machine.no or 0)
+                if look is not None and tenancy.machine.state is MachineState.RELEASING:
+                    record = _after_look(loop, record, tenancy, look, batch.now)
             record = _prove(record, batch.now)
-            gone.extend(_gone(record) - _gone(batch.loaded[record.no or 0]))
+            gone.update(_gone(record) - _gone(batch.loaded[record.no or 0]))
             batch.put(record)
 
-    await loop.in_batches("release", sorted({one.attempt for one in sightings}), work)
+    answered = {one.attempt for one in sightings if one.no in looks}
+    await loop.in_batches("release", sorted(answered), work)
+    for one in sightings:
+        if one.no not in looks:
+            loop.calls.deletes.send(one.no, partial(_look, loop, one))
     if gone:
         await _hasten(loop)
     return bool(gone)
@@ -71,8 +79,7 @@ async def _look(loop: LoopContext, sighting: Sighting) -> DeletionObservation:
         if view is None:
             return DeletionObservation(verdict=Verdict.GONE)
         handle = view.handle
-    await loop.supplier.delete(handle)
-    return await loop.supplier.prove_deleted(handle)
+    return await _delete(loop, handle)
 
 
 def _after_look(
@@ -84,7 +91,7 @@ def _after_look(
 ) -> AttemptRecord:
     machine = tenancy.machine
     if isinstance(look, Exception):
-        loop.metrics.supplier_errors.labels(call="delete", error=type(look).__name__).inc()
+        loop.failed_call("delete", look)
         log.warning(
             "a machine could not be deleted and is tried again",
             extra={"attempt": record.attempt.name, "cause": str(look)},
@@ -93,7 +100,9 @@ def _after_look(
         return record.with_tenancy(_later(tenancy, now))
     at = min(look.at or now, now)
     first = machine.gone_seen or at
-    apart = ABSENCE_APART if machine.handle is None else LOOKS_APART
+    apart = LOOKS_APART
+    if machine.handle is None:
+        apart = ABSENCE_APART + loop.supplier.caps.visibility_delay
     at_once = loop.supplier.caps.sync_delete and machine.handle is not None
     if not at_once and (machine.gone_seen is None or now - first < apart):
         waiting = replace(machine, gone_seen=first, next_try=max(now, first + apart))
@@ -133,39 +142,48 @@ def _gone(record: AttemptRecord) -> set[int]:
     }
 
 
-async def sweep_orphans(loop: LoopContext) -> int:
-    """Delete machines of this installation that no row wants; return how many (SC-611).
+async def sweep_orphans(loop: LoopContext) -> None:
+    """Delete machines of this installation that no row wants (SC-611).
 
     A machine without a row, or whose row is Gone: its intent was committed before it was
     made, so nothing that is still wanted can look like this.
     """
-    found = [
+    for handle, look in loop.calls.orphans.returned().items():
+        if not isinstance(look, Exception) and look.verdict is Verdict.GONE:
+            await _note_orphan(loop, handle, "deleted", gone=True)
+    for answer in loop.calls.lists.returned().values():
+        if isinstance(answer, Exception):
+            loop.failed_call("list", answer)
+            continue
+        states = await loop.machines.states([view.key for view in answer])
+        for view in answer:
+            if states.get(view.key, MachineState.GONE) == MachineState.GONE:
+                cause = "its row is Gone" if view.key in states else "no row"
+                loop.metrics.orphans.inc()
+                log.warning("a machine without a use is deleted", extra={"handle": view.handle})
+                await _note_orphan(loop, view.handle, cause, gone=False)
+                loop.calls.orphans.send(view.handle, partial(_delete, loop, view.handle))
+    now = loop.clock.monotonic()
+    if now >= loop.sweep_due and loop.calls.lists.send("owned", partial(_owned, loop)):
+        loop.sweep_due = now + loop.pace.sweep.total_seconds()
+
+
+async def _owned(loop: LoopContext) -> list[MachineView]:
+    """List the machines tagged with this installation; others are never touched."""
+    installation = loop.reign.installation
+    return [
         view
-        async for view in loop.supplier.list_owned(loop.reign.installation)
-        if view.condition is not MachineCondition.GONE
-        and view.installation == loop.reign.installation
+        async for view in loop.supplier.list_owned(installation)
+        if view.installation == installation and view.condition is not MachineCondition.GONE
     ]
-    states = await loop.machines.states([view.key for view in found])
-    orphans = [view for view in found if states.get(view.key, "Gone") == "Gone"]
-    for view in orphans:
-        loop.metrics.orphans.inc()
-        cause = "its row is Gone" if view.key in states else "no row"
-        log.warning("a machine without a use is deleted", extra={"handle": view.handle})
-        await loop.machines.record_orphan(
-            loop.reign.token,
-            supplier=loop.supplier.name,
-            handle=view.handle,
-            cause=cause,
-            gone=False,
-        )
-        await loop.supplier.delete(view.handle)
-        look = await loop.supplier.prove_deleted(view.handle)
-        if look.verdict is Verdict.GONE:
-            await loop.machines.record_orphan(
-                loop.reign.token,
-                supplier=loop.supplier.name,
-                handle=view.handle,
-                cause=cause,
-                gone=True,
-            )
-    return len(orphans)
+
+
+async def _note_orphan(loop: LoopContext, handle: str, cause: str, *, gone: bool) -> None:
+    await loop.machines.record_orphan(
+        loop.reign.token, supplier=loop.supplier.name, handle=handle, cause=cause, gone=gone
+    )
+
+
+async def _delete(loop: LoopContext, handle: str) -> DeletionObservation:
+    await loop.supplier.delete(handle)
+    return await loop.supplier.prove_deleted(handle)

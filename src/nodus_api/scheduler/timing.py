@@ -4,6 +4,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 
 from nodus_api.kernel import deadlines, events
 from nodus_api.kernel.deadlines import Limits, Overdue, Silence
@@ -114,17 +115,22 @@ def _suspected(record: AttemptRecord, since: datetime | None) -> AttemptRecord:
 
 async def pass_orders_on(loop: LoopContext) -> None:
     """Tell machines of draining Attempts to stop; the answers to their reports tell them too."""
+    answers = loop.calls.signals.returned()
     sightings = await loop.machines.signallable(loop.pace.batch)
     if not sightings:
         return
     now = await loop.attempts.now()
-    answers = await loop.ask(
-        [loop.supplier.signal(one.handle or "", _order(one, now)) for one in sightings]
-    )
+    for one in sightings:
+        if one.no not in answers and one.handle is not None:
+            call = partial(loop.supplier.signal, one.handle, _order(one, now))
+            loop.calls.signals.send(one.no, call)
+    for answer in answers.values():
+        if isinstance(answer, Exception):
+            loop.failed_call("signal", answer)
     reached = {
         one.attempt
-        for one, answer in zip(sightings, answers, strict=True)
-        if not isinstance(answer, Exception)
+        for one in sightings
+        if one.no in answers and not isinstance(answers[one.no], Exception)
     }
 
     async def work(batch: Batch) -> None:

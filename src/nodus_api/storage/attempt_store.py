@@ -29,6 +29,7 @@ from nodus_api.storage.bulk import Row
 from nodus_api.storage.engine import Database
 from nodus_api.storage.errors import FencedOff
 from nodus_api.storage.records import AttemptRecord
+from nodus_api.storage.work_rows import slot_of, tenancy_of, work_of, workload_of
 
 
 class AttemptStore:
@@ -153,10 +154,10 @@ def _record(
             checkpoints=rows.checkpoints_of(row, checkpoints),
             successor=row["successor"],
         ),
-        work=rows.work_of(row),
-        tenancies=tuple(rows.tenancy_of(one) for one in tenancies),
-        slot=rows.slot_of(row, "slot_"),
-        workload=rows.workload_of(row, "workload_"),
+        work=work_of(row),
+        tenancies=tuple(tenancy_of(one) for one in tenancies),
+        slot=slot_of(row, "slot_"),
+        workload=workload_of(row, "workload_"),
     )
 
 

@@ -19,6 +19,7 @@ from nodus_api.storage import statements
 from nodus_api.storage.bulk import Row, as_json
 from nodus_api.storage.errors import StorageConflict
 from nodus_api.storage.records import AttemptRecord, Decided, Slot, Tenancy
+from nodus_api.storage.work_rows import lease_row, machine_row, slot_row, work_row
 
 
 class Rendered(Protocol):
@@ -95,7 +96,7 @@ async def _write_slots(batch: Batch, changes: Iterable[Change]) -> None:
     moved = [after for before, after in changes if before.slot != after.slot]
     for record in (*moved, *batch.added):
         slots[record.slot.workload, record.slot.slot] = record.slot
-    given = [rows.slot_row(slots[key]) for key in sorted(slots)]
+    given = [slot_row(slots[key]) for key in sorted(slots)]
     await _execute(batch.connection, statements.write_slots(), given)
 
 
@@ -140,13 +141,11 @@ async def _write_work(
     connection: AsyncConnection, changes: Iterable[Change], new: Mapping[int, AttemptRecord]
 ) -> None:
     given = [
-        {"attempt": after.no} | rows.work_row(after.work, after.attempt)
+        {"attempt": after.no} | work_row(after)
         for before, after in changes
-        if rows.work_row(before.work, before.attempt) != rows.work_row(after.work, after.attempt)
+        if work_row(before) != work_row(after)
     ]
-    given += [
-        {"attempt": no} | rows.work_row(record.work, record.attempt) for no, record in new.items()
-    ]
+    given += [{"attempt": no} | work_row(record) for no, record in new.items()]
     await _execute(connection, statements.write_work(), given)
 
 
@@ -161,12 +160,12 @@ async def _write_tenancies(connection: AsyncConnection, changes: Iterable[Change
     new = [(no, tenancy) for no, before, tenancy in pairs if before is None]
     numbers = await _insert_machines(connection, [tenancy for _, tenancy in new])
     leases = [
-        rows.lease_row(numbers[tenancy.machine.key], no or 0, tenancy.lease) for no, tenancy in new
+        lease_row(numbers[tenancy.machine.key], no or 0, tenancy.lease) for no, tenancy in new
     ]
     await _execute(connection, statements.insert_leases(), leases)
     kept = [(no, before, after) for no, before, after in pairs if before and before != after]
     machines = [
-        {"no": after.machine.no} | rows.machine_row(after.machine)
+        {"no": after.machine.no} | machine_row(after.machine)
         for _, before, after in kept
         if before.machine != after.machine
     ]
@@ -179,7 +178,7 @@ async def _insert_machines(
 ) -> dict[str, int]:
     if not tenancies:
         return {}
-    given = [rows.machine_row(tenancy.machine) for tenancy in tenancies]
+    given = [machine_row(tenancy.machine) for tenancy in tenancies]
     answered = await connection.execute(statements.insert_machines(), as_json(given))
     return {key: no for no, key in answered}
 
@@ -194,7 +193,7 @@ async def _write_leases(
             machine, fence = after.machine.no or 0, after.lease.fence
             won = await connection.execute(statements.win_start(machine, no, fence))
             _all_written("leases_start", 1, len(won.all()))
-    given = [rows.lease_row(after.machine.no or 0, no, after.lease) for no, _, after in moved]
+    given = [lease_row(after.machine.no or 0, no, after.lease) for no, _, after in moved]
     await _guarded(connection, statements.write_leases(), given, "leases")
     closed = [
         {

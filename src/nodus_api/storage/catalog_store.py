@@ -146,6 +146,15 @@ class CatalogStore:
         }
 
 
+async def read_stats(
+    connection: AsyncConnection, offers: Sequence[int]
+) -> dict[tuple[int, Market], OfferStats]:
+    """Return the statistics of offers. Primary key."""
+    query = sa.select(t.offering_stats).where(t.offering_stats.c.offer.in_(offers))
+    found = (await connection.execute(query)).mappings().all()
+    return {(row["offer"], Market(row["market"])): _stats(row) for row in found}
+
+
 async def write_stats(
     connection: AsyncConnection, stats: Mapping[int, Sequence[OfferStats]]
 ) -> None:

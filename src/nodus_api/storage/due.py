@@ -4,6 +4,7 @@ Each function builds one query. What it finds is a hint: the batch that follows 
 reads again and decides. "Now" is the database's.
 """
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -135,14 +136,16 @@ def _machines(*columns: Any) -> sa.Select[Any]:
     )
 
 
-def requested(limit: int) -> sa.Select[Any]:
-    """Intents whose next try has come, or whose runner has reported already (SC-606)."""
+def requested(limit: int, *, answered: Sequence[int] = ()) -> sa.Select[Any]:
+    """Intents whose next try has come, whose runner has reported already, or `answered` ones."""
     heard = sa.exists().where(t.runner_reports.c.machine == t.machines.c.no)
     return (
         _machines(t.machines.c.tries, t.machines.c.offer, t.leases.c.fence)
         .where(t.machines.c.state == "Requested")
-        .where(sa.or_(_due(t.machines.c.next_try), heard))
-        .limit(limit)
+        .where(sa.or_(_due(t.machines.c.next_try), heard, t.machines.c.no.in_(answered)))
+        .order_by(None)
+        .order_by(t.machines.c.no.in_(answered).desc(), t.machines.c.no)
+        .limit(limit + len(answered))
     )
 
 
@@ -165,12 +168,15 @@ def signallable(limit: int) -> sa.Select[Any]:
     )
 
 
-def releasing(limit: int) -> sa.Select[Any]:
-    """Machines to delete or to prove gone whose next try has come."""
+def releasing(limit: int, *, answered: Sequence[int] = ()) -> sa.Select[Any]:
+    """Machines to delete or to prove gone whose next try has come, or `answered` ones."""
     return (
         _machines(t.machines.c.tries, t.machines.c.gone_seen, t.machines.c.releasing)
-        .where(t.machines.c.state == "Releasing", _due(t.machines.c.next_try))
-        .limit(limit)
+        .where(t.machines.c.state == "Releasing")
+        .where(sa.or_(_due(t.machines.c.next_try), t.machines.c.no.in_(answered)))
+        .order_by(None)
+        .order_by(t.machines.c.no.in_(answered).desc(), t.machines.c.no)
+        .limit(limit + len(answered))
     )
 
 

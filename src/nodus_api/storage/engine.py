@@ -110,8 +110,11 @@ class Database:
         One round trip a read instead of three; for single SELECTs.
         """
         with self._translated():
-            async with self._engine.connect() as connection:
-                yield await connection.execution_options(isolation_level="AUTOCOMMIT")
+            async with self._engine.connect() as plain:
+                connection = await plain.execution_options(isolation_level="AUTOCOMMIT")
+                if self._pinned_now is not None:
+                    await connection.execute(pin_now(self._pinned_now(), local=False))
+                yield connection
 
     @contextlib.asynccontextmanager
     async def dedicated(self) -> AsyncIterator[DriverConnection]:
@@ -201,6 +204,6 @@ def driver_url(url: str) -> str:
     return urlunsplit(parts._replace(scheme=parts.scheme.partition("+")[0]))
 
 
-def pin_now(moment: datetime) -> sa.Select[Any]:
-    """Make `nodus.now()` answer `moment`, aware, until the transaction ends."""
-    return sa.select(sa.func.set_config("nodus.now", moment.isoformat(), True))
+def pin_now(moment: datetime, *, local: bool = True) -> sa.Select[Any]:
+    """Make `nodus.now()` answer `moment`, aware, until the transaction ends, or until set anew."""
+    return sa.select(sa.func.set_config("nodus.now", moment.isoformat(), local))

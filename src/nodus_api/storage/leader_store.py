@@ -9,6 +9,7 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
+from nodus_api.kernel.deadlines import take_over_shift
 from nodus_api.storage import tables as t
 from nodus_api.storage.attempt_store import fence
 from nodus_api.storage.engine import Database, DriverConnection
@@ -16,11 +17,6 @@ from nodus_api.storage.statements import database_now, notify
 
 LEADER_LOCK = 7237381
 LOOP_CHANNEL = "nodus_loop"
-
-PATIENCE = timedelta(seconds=30)
-"""An absence of a leader up to this long moves no limit (SC-614)."""
-EXTRA = timedelta(seconds=60)
-"""What limits get beyond the time without a leader (SC-614)."""
 
 _SESSION = """
 SELECT set_config('statement_timeout', '10s', false),
@@ -97,8 +93,9 @@ class LeaderStore:
             )
             beat = (await connection.execute(sa.select(t.leader_heartbeat.c.at))).scalar_one()
             away = row["since"] - beat
-            if away > PATIENCE:
-                await connection.execute(_moved_limits(away + EXTRA))
+            shift = take_over_shift(beat, row["since"])
+            if shift:
+                await connection.execute(_moved_limits(shift))
             await connection.execute(sa.update(t.leader_heartbeat).values(at=row["since"]))
             installation = (await connection.execute(sa.select(t.installation.c.id))).scalar_one()
             key = (await connection.execute(sa.select(t.runner_key.c.key))).scalar_one()

@@ -1,6 +1,6 @@
 """Machines as the supplier steps look at them: which ones, by what handle, for whom."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -42,9 +42,9 @@ class MachineStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def requested(self, limit: int) -> list[Sighting]:
-        """Return intents that want a supplier call now."""
-        return await self._sightings(due.requested(limit))
+    async def requested(self, limit: int, *, answered: Sequence[int] = ()) -> list[Sighting]:
+        """Return intents that want a supplier call now, and those whose call was answered."""
+        return await self._sightings(due.requested(limit, answered=answered))
 
     async def observable(self) -> list[Sighting]:
         """Return the machines in use."""
@@ -54,9 +54,9 @@ class MachineStore:
         """Return machines whose Attempt drains and to which the order may not have come."""
         return await self._sightings(due.signallable(limit))
 
-    async def releasing(self, limit: int) -> list[Sighting]:
-        """Return machines to delete, or to prove gone, now."""
-        return await self._sightings(due.releasing(limit))
+    async def releasing(self, limit: int, *, answered: Sequence[int] = ()) -> list[Sighting]:
+        """Return machines to delete, or to prove gone, now, and those whose call was answered."""
+        return await self._sightings(due.releasing(limit, answered=answered))
 
     async def offer_addresses(self, numbers: list[int]) -> dict[int, OfferAddress]:
         """Return the private addresses of offers. Primary key."""

@@ -44,9 +44,10 @@ def script_location() -> Path:
 async def upgrade(url: str, *, scripts: Path | None = None) -> None:
     """Run the missing revisions in one transaction, under an advisory lock.
 
-    Makes roles and schema first where the login may. A second run changes nothing; two at once run
-    one after the other. Raises TooOldServer, StorageUnavailable, MigrationRefused; a failing
-    revision leaves nothing behind. `scripts` is another folder of revisions, for tests.
+    Makes roles and schema first where the login may. A second run changes nothing, a failing
+    revision leaves nothing behind; two processes at once go one after the other (two tasks of one
+    process may not: Alembic's context is global). Raises TooOldServer, StorageUnavailable and
+    MigrationRefused. `scripts` is another folder of revisions, for tests.
     """
     address = driver_url(url)
     # no pool: the session's lock and role end with it

@@ -343,11 +343,11 @@ def insert_decisions() -> postgresql.Insert:
 
 
 def delete_reports() -> sa.Delete:
-    """Delete reports that are applied: up to the lease's `last_report`. Primary key."""
+    """Delete reports that are applied, or whose lease has ended. Primary key."""
     return sa.delete(t.runner_reports).where(
         t.runner_reports.c.machine == t.leases.c.machine,
         t.runner_reports.c.fence == t.leases.c.fence,
-        t.runner_reports.c.n <= t.leases.c.last_report,
+        sa.or_(t.runner_reports.c.n <= t.leases.c.last_report, ~sa.func.upper_inf(t.leases.c.held)),
         t.runner_reports.c.machine == sa.any_(sa.bindparam("machines", type_=_BIGINTS)),
     )
 

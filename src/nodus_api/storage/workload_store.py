@@ -13,13 +13,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from nodus_api.kernel.attempt import Cursor, RestorePoint
 from nodus_api.kernel.vocabulary import OwnerKind
-from nodus_api.storage import attempt_rows as rows
 from nodus_api.storage import tables as t
 from nodus_api.storage.attempt_store import fence
 from nodus_api.storage.bulk import as_json, plain, upsert_rows
 from nodus_api.storage.engine import Database
 from nodus_api.storage.records import Command, Slot, Workload
 from nodus_api.storage.statements import SLOT_STATE
+from nodus_api.storage.work_rows import slot_of, slot_row, workload_of, workload_row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class WorkloadEdit:
 
     async def put(self, workload: Workload) -> None:
         """Insert or overwrite the workload. Primary key."""
-        row = rows.workload_row(workload)
+        row = workload_row(workload)
         insert = postgresql.insert(t.workloads).values(
             row | {"spec": plain(workload.spec), "kind": workload.kind.value}
         )
@@ -59,7 +59,7 @@ class WorkloadEdit:
         """Insert or overwrite slots. Primary key."""
         if slots:
             statement = upsert_rows(t.slots, ["workload", "slot"], SLOT_STATE)
-            await self.connection.execute(statement, as_json(rows.slot_row(one) for one in slots))
+            await self.connection.execute(statement, as_json(slot_row(one) for one in slots))
 
     async def answer(self, command: Command, outcome: str, message: str | None = None) -> None:
         """Record what became of a command, once. Primary key; guard: not yet applied."""
@@ -148,7 +148,7 @@ class WorkloadStore:
         async with self._database.snapshot() as connection:
             row = (await connection.execute(query)).mappings().first()
             slots = await occupied_slots(connection, uid)
-        return None if row is None else (rows.workload_of(row), slots)
+        return None if row is None else (workload_of(row), slots)
 
     async def organization(self, project: str) -> str | None:
         """Return the organization of a project; None if there is no such project."""
@@ -188,7 +188,7 @@ class WorkloadStore:
             now = await fence(connection, token)
             row = (await connection.execute(query)).mappings().first()
             edit = WorkloadEdit(
-                connection=connection, now=now, workload=rows.workload_of(row) if row else None
+                connection=connection, now=now, workload=workload_of(row) if row else None
             )
             if edit.workload is not None:
                 edit.slots = await occupied_slots(connection, edit.workload.uid)
@@ -212,9 +212,7 @@ async def occupied_slots(connection: AsyncConnection, workload: UUID) -> dict[st
         .where(t.slots.c.workload == workload)
     )
     return {
-        row["slot"]: OccupiedSlot(
-            slot=rows.slot_of(row), latest=row["latest"], live=bool(row["live"])
-        )
+        row["slot"]: OccupiedSlot(slot=slot_of(row), latest=row["latest"], live=bool(row["live"]))
         for row in (await connection.execute(query)).mappings()
     }
 

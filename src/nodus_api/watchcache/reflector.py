@@ -137,6 +137,7 @@ class Reflector:
         return contents
 
     async def _follow(self, contents: Contents, wakeups: Wakeups) -> None:
+        """Read whenever woken, and four times a second, until the wake-ups stop to come."""
         waking: asyncio.Task[bool] | None = None
         try:
             while True:
@@ -149,6 +150,8 @@ class Reflector:
                 contents.history.trim(self._clock.monotonic())
                 if not woken:
                     await self._check_state(contents)
+                if not wakeups.alive:
+                    return
         finally:
             if waking is not None:
                 waking.cancel()

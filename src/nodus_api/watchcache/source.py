@@ -153,6 +153,11 @@ class FeedSnapshot(Protocol):
 class Wakeups(Protocol):
     """Tells that the log may have grown."""
 
+    @property
+    def alive(self) -> bool:
+        """Whether notifications still come; if not, listen anew."""
+        ...
+
     async def wait(self, timeout: float) -> bool:  # noqa: ASYNC109  a poll interval, not a deadline
         """Return True when notified, False after `timeout` seconds."""
         ...

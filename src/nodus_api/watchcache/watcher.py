@@ -5,6 +5,7 @@ import heapq
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from nodus_api.clock import Clock
 from nodus_api.storage.errors import StorageError
@@ -22,6 +23,14 @@ TICK_SECONDS = 0.25
 
 class WatchOver(Exception):
     """The stream must end cleanly: history was lost, the server stops, or a right is gone."""
+
+
+class Wakeable(Protocol):
+    """Something that looks again when woken."""
+
+    def wake(self) -> None:
+        """Look again."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +75,10 @@ class Watcher:
         return self._contents.position
 
     def initial_pieces(self) -> Iterator[list[tuple[int, bytes]]] | None:
-        """Give the initial objects with their revisions, rising, some at a time; None where none
-        were asked for. They are let go as they are given.
-        """  # noqa: D205
+        """Give the initial objects with their revisions, rising, some at a time.
+
+        None where none were asked for. They are let go as they are given.
+        """
         if self.initial is None:
             return None
         return self._pieces(self.initial)
@@ -181,7 +191,7 @@ class Watchers:
         self._by_scope: dict[str | None, dict[Watcher, None]] = {}
         self._all: dict[Watcher, None] = {}
         self._order = itertools.count()
-        self._due: list[tuple[float, int, Watcher]] = []
+        self._due: list[tuple[float, int, Wakeable]] = []
 
     def __len__(self) -> int:
         """Return how many watches run."""
@@ -223,8 +233,8 @@ class Watchers:
             if low < watcher.position < high:
                 watcher.end("an epoch skipped the revision")
 
-    def wake_at(self, due: float, watcher: Watcher) -> None:
-        """Wake a watcher at a moment of the monotonic clock."""
+    def wake_at(self, due: float, watcher: Wakeable) -> None:
+        """Wake a watcher, of this cache or another, at a moment of the monotonic clock."""
         heapq.heappush(self._due, (due, next(self._order), watcher))
 
     async def run(self) -> None:

@@ -10,27 +10,15 @@ from nodus_api.apiserver.reads import wants_indent
 from nodus_api.apiserver.request import Request
 from nodus_api.attempts import resource
 from nodus_api.metav1 import discovery, namespaces
-from nodus_api.metav1.discovery import APIResource, Document
+from nodus_api.metav1.discovery import Document
 from nodus_api.metav1.negotiation import Form, negotiate_discovery
 from nodus_api.metav1.partial import indented
-
-ATTEMPT_RESOURCE = APIResource(
-    group=resource.GROUP,
-    version=resource.VERSION,
-    name=resource.RESOURCE,
-    singular=resource.SINGULAR,
-    kind=resource.KIND,
-    namespaced=True,
-    verbs=resource.VERBS,
-    short_names=resource.SHORT_NAMES,
-    categories=resource.CATEGORIES,
-)
 
 
 def discovery_routes(version: str) -> APIRouter:
     """Return the routes of discovery and of `/version`."""
     router = APIRouter()
-    resources = (ATTEMPT_RESOURCE, namespaces.API_RESOURCE)
+    resources = (resource.API_RESOURCE, namespaces.API_RESOURCE)
     plain = {
         "/api": discovery.api_versions(),
         "/api/v1": discovery.resource_list("v1", resources),

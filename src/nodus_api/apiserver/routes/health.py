@@ -46,8 +46,6 @@ def health_routes(checks: HealthChecks, registry: CollectorRegistry) -> APIRoute
     @router.get("/metrics", name="metrics")
     async def metrics(request: ChainRequest) -> AnswerResponse:
         body, content_type = exposition(registry, request.header(b"accept"))
-        return AnswerResponse(
-            BodyAnswer.of(body, headers={"Content-Type": content_type}), request
-        )
+        return AnswerResponse(BodyAnswer.of(body, headers={"Content-Type": content_type}), request)
 
     return router

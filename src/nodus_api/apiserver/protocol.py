@@ -1,0 +1,151 @@
+"""Our subclass of uvicorn's httptools protocol: the peer, header limits and timers (AS-027).
+
+httptools refuses smuggled framing that other parsers accept, but bounds neither the size of a
+header block nor the time it may take (AS-036): that is done here. Each request's scope gets the
+`Peer`, so that the application can cut a stuck connection off.
+"""
+
+import asyncio
+import logging
+import socket
+from http import HTTPStatus
+from typing import Any
+
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.server import ServerState
+
+from nodus_api.apiserver.app import ApiServer
+from nodus_api.apiserver.peer import STATE_KEY, Peer
+from nodus_api.metav1.errors import APIError, BadRequest, RequestEntityTooLarge
+
+WRITE_BUFFER_BYTES = 256 * 1024
+USER_TIMEOUT_MS = 60_000
+KEEPALIVE_SECONDS = 30
+_TCP_USER_TIMEOUT = getattr(socket, "TCP_USER_TIMEOUT", 18)
+
+log = logging.getLogger(__name__)
+
+
+class _Refused(Exception):
+    """The request was answered while its headers were read."""
+
+
+class NodusProtocol(HttpToolsProtocol):
+    """One connection."""
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        """The signature is uvicorn's; the application in `config` is an ApiServer."""
+        super().__init__(config, server_state, app_state, _loop)
+        if not isinstance(config.app, ApiServer):
+            raise TypeError("this protocol serves an ApiServer")
+        self._server: ApiServer = config.app
+        self._header_bytes = 0
+        self._in_headers = True
+        self._header_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
+        """Note the peer, and wait for the first request."""
+        peername = transport.get_extra_info("peername")
+        address = peername[0] if isinstance(peername, tuple) else ""
+        self.app_state = {
+            **self.app_state,
+            STATE_KEY: Peer(address=address, abort=transport.abort),
+        }
+        super().connection_made(transport)
+        transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
+        _keep_alive(transport)
+        self._arm_header_timer()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        self._disarm_header_timer()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Read on, within the bounds of a header block (AS-089)."""
+        if self._in_headers:
+            self._header_bytes += len(data)
+        super().data_received(data)
+        if self._in_headers and self._header_bytes > self._server.options.max_header_bytes:
+            self._refuse_headers()
+
+    def on_message_begin(self) -> None:
+        """Begin a request."""
+        super().on_message_begin()
+        if not self._in_headers:
+            self._in_headers = True
+            self._header_bytes = 0
+        if self._header_timer is None:
+            self._arm_header_timer()
+
+    def on_headers_complete(self) -> None:
+        """Start the request, unless its header block is too large."""
+        size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+        self._in_headers = False
+        self._header_bytes = 0
+        self._disarm_header_timer()
+        if size > self._server.options.max_header_bytes:
+            self._refuse_headers()
+            raise _Refused
+        super().on_headers_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is not HTTP by a Status (LW-201)."""
+        self._refuse(BadRequest(msg, fix="Send an HTTP/1.1 request; see RFC 9112 for its form."))
+
+    # -- refusals ------------------------------------------------------------------------------
+
+    def _refuse_headers(self) -> None:
+        self._refuse(
+            RequestEntityTooLarge(
+                self._server.options.max_header_bytes,
+                status=HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
+            )
+        )
+
+    def _refuse(self, error: APIError) -> None:
+        """Write an answer by hand, since no request has begun, and close."""
+        if self.transport.is_closing():
+            return
+        audit_id = str(self._server.new_id())
+        body = self._server.statuses.status(error, audit_id).encode()
+        self.transport.write(
+            b"%bcontent-type: application/json\r\ncontent-length: %d\r\naudit-id: %b\r\n"
+            b"cache-control: no-cache, private\r\nconnection: close\r\n\r\n%b"
+            % (STATUS_LINE[int(error.http_status)], len(body), audit_id.encode(), body)
+        )
+        self.transport.close()
+
+    # -- timer (AS-090) ------------------------------------------------------------------------
+
+    def _arm_header_timer(self) -> None:
+        seconds = self._server.options.header_timeout.total_seconds()
+        self._header_timer = self.loop.call_later(seconds, self._headers_too_slow)
+
+    def _disarm_header_timer(self) -> None:
+        if self._header_timer is not None:
+            self._header_timer.cancel()
+            self._header_timer = None
+
+    def _headers_too_slow(self) -> None:
+        self._header_timer = None
+        log.info("a connection sent no complete headers in time")
+        self.transport.abort()
+
+
+def _keep_alive(transport: asyncio.Transport) -> None:
+    """Let the kernel find out about dead peers (AS-090, LW-151)."""
+    sock = transport.get_extra_info("socket")
+    if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    sock.setsockopt(socket.IPPROTO_TCP, _TCP_USER_TIMEOUT, USER_TIMEOUT_MS)
+    if hasattr(socket, "TCP_KEEPIDLE"):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_SECONDS)

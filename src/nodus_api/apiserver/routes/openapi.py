@@ -1,0 +1,40 @@
+"""The OpenAPI documents, made once and tagged by their content (LW-230 to LW-233)."""
+
+from fastapi import APIRouter
+
+from nodus_api.apiserver.answers import BodyAnswer
+from nodus_api.apiserver.dependencies import AnswerResponse, ChainRequest
+from nodus_api.apiserver.routes.discovery import document_answer
+from nodus_api.attempts.openapi import openapi_index, openapi_v2, openapi_v3
+from nodus_api.attempts.resource import GROUP_VERSION
+from nodus_api.clock import Clock
+from nodus_api.metav1.discovery import Document
+from nodus_api.metav1.negotiation import negotiate_plain
+from nodus_api.metav1.openapi import cache_headers
+
+
+def openapi_routes(clock: Clock) -> APIRouter:
+    """Return the routes of the documents; `clock` dates their expiry."""
+    router = APIRouter()
+
+    @router.get("/openapi/v2", name="openapiV2")
+    async def v2(request: ChainRequest) -> AnswerResponse:
+        negotiate_plain(request.header(b"accept"))
+        return AnswerResponse(document_answer(request, openapi_v2().to_document()), request)
+
+    @router.get("/openapi/v3", name="openapiV3")
+    async def index(request: ChainRequest) -> AnswerResponse:
+        negotiate_plain(request.header(b"accept"))
+        return AnswerResponse(document_answer(request, openapi_index()), request)
+
+    @router.get(f"/openapi/v3/apis/{GROUP_VERSION}", name="openapiV3Document")
+    async def document(request: ChainRequest) -> AnswerResponse:
+        negotiate_plain(request.header(b"accept"))
+        found = openapi_v3()
+        headers = cache_headers(found, asked=request.query.get("hash"), now=clock.now())
+        tagged = Document(body=found.body, etag=headers["ETag"])
+        if tagged.unchanged(request.header(b"if-none-match")):
+            return AnswerResponse(BodyAnswer(status=304, headers=headers), request)
+        return AnswerResponse(BodyAnswer.of(found.body, headers=headers), request)
+
+    return router

@@ -1,0 +1,81 @@
+"""Supplier calls under way, while the passes go on (SC-607).
+
+A step sends calls and takes up what has come back since; it never waits. What is under way
+lives in memory alone: after a crash the rows say what to ask again, and every call is safe to
+repeat (SC-603).
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Generic, TypeVar
+
+from nodus_api.suppliers.supplier import Ambiguous
+from nodus_api.tasks import end, spawn
+
+Key = TypeVar("Key", int, str)
+Answer = TypeVar("Answer")
+
+
+class Errands(Generic[Key, Answer]):
+    """Calls of one kind, a few at a time; each kind has a limit of its own (SC-616).
+
+    So a pile of creates never holds up a delete. `done` is called whenever one came back.
+    A call that takes longer than `timeout` is given up as Ambiguous.
+    """
+
+    def __init__(
+        self, kind: str, *, at_once: int, timeout: timedelta, done: Callable[[], None]
+    ) -> None:
+        self.kind = kind
+        self._turns = asyncio.Semaphore(at_once)
+        self._timeout = timeout.total_seconds()
+        self._done = done
+        self._under_way: dict[Key, asyncio.Task[None]] = {}
+        self._returned: dict[Key, Answer | Exception] = {}
+
+    def send(self, key: Key, call: Callable[[], Awaitable[Answer]]) -> bool:
+        """Start a call, unless one with this key is under way or waits to be taken up."""
+        if self.busy(key):
+            return False
+        self._under_way[key] = spawn(f"{self.kind} of {key}", self._run(key, call))
+        return True
+
+    def busy(self, key: Key) -> bool:
+        """Whether a call with this key is under way, or its answer waits."""
+        return key in self._under_way or key in self._returned
+
+    def returned(self) -> dict[Key, Answer | Exception]:
+        """Take up what came back since the last time: answers, or the errors raised."""
+        returned, self._returned = self._returned, {}
+        return returned
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is under way and nothing waits to be taken up."""
+        return not self._under_way and not self._returned
+
+    async def settled(self) -> None:
+        """Wait until everything under way came back."""
+        while self._under_way:
+            await asyncio.wait(list(self._under_way.values()))
+
+    async def close(self) -> None:
+        """Cancel what is under way; whether it took effect is for the next leader to find."""
+        for task in list(self._under_way.values()):
+            await end(task)
+        self._under_way.clear()
+
+    async def _run(self, key: Key, call: Callable[[], Awaitable[Answer]]) -> None:
+        answer: Answer | Exception
+        try:
+            async with self._turns, asyncio.timeout(self._timeout):
+                answer = await call()
+        except TimeoutError:
+            answer = Ambiguous(f"no answer within {self._timeout:.0f} s")
+        except Exception as error:  # noqa: BLE001 - whatever a supplier raises is its answer
+            answer = error
+        finally:
+            self._under_way.pop(key, None)
+        self._returned[key] = answer
+        self._done()

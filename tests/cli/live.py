@@ -1,0 +1,184 @@
+"""`nodus up` as a child process, its clients, and waiting for what it does."""
+
+import http.client
+import json
+import os
+import signal
+import ssl
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+
+from nodus_api.cli import processes
+from nodus_api.clock import SystemClock
+
+T = TypeVar("T")
+NODUS = (sys.executable, "-m", "nodus_api.cli.main")
+ATTEMPTS = "/apis/nodus.dev/v1/namespaces/default/attempts"
+
+
+def environment() -> dict[str, str]:
+    """Return this process's environment without settings, with the modules at hand."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("NODUS_")}
+    return {**kept, "PYTHONPATH": os.pathsep.join(one for one in sys.path if one)}
+
+
+def eventually(condition: Callable[[], T], seconds: float = 30.0) -> T:
+    """Return the first true answer of `condition`; fail after so many seconds."""
+    clock = SystemClock()
+    deadline = clock.monotonic() + seconds
+    while not (answer := condition()):
+        assert clock.monotonic() < deadline, f"not within {seconds} s"
+        with suppress(subprocess.TimeoutExpired):
+            subprocess.run(["sleep", "0.05"], check=True)  # noqa: S607 -- a pause between looks
+    return answer
+
+
+def job(name: str, program: str, **spec: Any) -> str:
+    """Return the manifest of a Job that runs a shell program."""
+    return yaml.safe_dump(
+        {
+            "apiVersion": "nodus.dev/v1",
+            "kind": "Job",
+            "metadata": {"name": name},
+            "spec": {"template": {"command": ["sh", "-c", program]}, **spec},
+        }
+    )
+
+
+@dataclass
+class Up:
+    """One data directory and the `nodus up` that runs on it."""
+
+    root: Path
+    arguments: tuple[str, ...] = ()
+    process: "subprocess.Popen[bytes] | None" = field(default=None, init=False)
+
+    def __enter__(self) -> "Up":
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def log(self) -> Path:
+        return self.root.with_name(f"{self.root.name}.log")
+
+    @property
+    def run_dir(self) -> Path:
+        return self.root / "run"
+
+    def start(self) -> None:
+        """Start it on a free port, and wait for its ready line."""
+        before = self.said().count("Nodus is ready")
+        with self.log.open("ab") as out:
+            self.process = subprocess.Popen(  # noqa: S603 -- ours
+                [*NODUS, "up", "--port", "0", "--data-dir", str(self.root), *self.arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                env=environment(),
+                start_new_session=True,
+            )
+
+        def ready() -> bool:
+            assert self.process is not None
+            assert self.process.poll() is None, self.said()
+            return self.said().count("Nodus is ready") > before
+
+        eventually(ready, 60)
+
+    def stop(self) -> int:
+        """End it as Ctrl-C does, and return its exit code."""
+        assert self.process is not None
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+        try:
+            return self.process.wait(40)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise
+
+    def kill(self) -> None:
+        """End the supervisor alone, by SIGKILL."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+    def said(self) -> str:
+        return self.log.read_text(errors="replace") if self.log.exists() else ""
+
+    def pid(self, part: str) -> int:
+        """Return the pid of a living part, else 0."""
+        found = processes.recorded(self.run_dir).get(part)
+        return 0 if found is None else found.pid
+
+    def kill_part(self, part: str) -> int:
+        """Kill a part with SIGKILL and return its pid."""
+        pid = self.pid(part)
+        assert pid
+        os.kill(pid, signal.SIGKILL)
+        return pid
+
+    def nodus(
+        self, *arguments: str, stdin: str | None = None, check: bool = True
+    ) -> "subprocess.CompletedProcess[str]":
+        """Run a command on this data directory."""
+        done = subprocess.run(  # noqa: S603 -- ours
+            [*NODUS, *arguments, "--data-dir", str(self.root)],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            env=environment(),
+            check=False,
+        )
+        assert not check or done.returncode == 0, done.stderr
+        return done
+
+    # the public API, by the standard library alone ---------------------------------------------
+
+    @property
+    def server(self) -> str:
+        config = yaml.safe_load((self.root / "kubeconfig").read_text())
+        return str(config["clusters"][0]["cluster"]["server"])
+
+    @property
+    def token(self) -> str:
+        return (self.root / "token").read_text().strip()
+
+    @contextmanager
+    def get(
+        self, path: str, token: str | None = None, seconds: float = 30.0
+    ) -> Iterator[http.client.HTTPResponse]:
+        """Yield the answer to a GET."""
+        context = ssl.create_default_context(cafile=str(self.root / "ca.crt"))
+        connection = http.client.HTTPSConnection(
+            self.server.removeprefix("https://"), timeout=seconds, context=context
+        )
+        try:
+            connection.request(
+                "GET", path, headers={"Authorization": f"Bearer {token or self.token}"}
+            )
+            yield connection.getresponse()
+        finally:
+            connection.close()
+
+    def json(self, path: str = ATTEMPTS) -> Any:
+        """Return the decoded body of a success."""
+        with self.get(path) as answer:
+            body = answer.read()
+            assert answer.status == 200, body
+            return json.loads(body)
+
+    def attempts(self, owner: str) -> list[dict[str, Any]]:
+        """Return a Job's Attempts, by slot and epoch."""
+        found = self.json(f"{ATTEMPTS}?labelSelector=nodus.dev/job%3D{owner}")["items"]
+        return sorted(found, key=lambda one: (one["spec"]["slot"], one["spec"]["epoch"]))

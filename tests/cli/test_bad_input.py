@@ -1,0 +1,276 @@
+"""Bad input: one sentence on stderr, exit code 2, and nothing changed."""
+
+import asyncio
+import re
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from click.testing import Result
+from tests.cli.conftest import Nodus
+from tests.cli.live import job
+
+from nodus_api.storage import tables as t
+from nodus_api.storage.embedded import EmbeddedPostgres
+from nodus_api.storage.engine import Database
+
+GOOD = job("train", "true")
+
+
+def refusal(result: Result) -> str:
+    """Return the sentence of a refused command."""
+    assert result.exit_code == 2, result.output
+    assert result.stdout == ""
+    lines = result.stderr.strip().splitlines()
+    assert len(lines) == 1, lines
+    assert lines[0].startswith("Error: ")
+    return lines[0].removeprefix("Error: ")
+
+
+BAD_MANIFESTS = {
+    "unknown field": (GOOD.replace("spec:", "spec:\n  retries: 3"), "spec.retries is not a known"),
+    "wrong type": (GOOD.replace("spec:", "spec:\n  completions: many"), "spec.completions"),
+    "bad name": (GOOD.replace("name: train", "name: Train_1"), "metadata.name"),
+    "same name twice": (f"{GOOD}---\n{GOOD}", "the same Job"),
+    "no YAML": ("spec: [", "not "),
+    "nothing": ("", ""),
+}
+
+
+@pytest.mark.parametrize("case", BAD_MANIFESTS)
+async def test_a_bad_manifest_is_refused(
+    nodus: Nodus, scheduler_database: Database, clean_database: str, tmp_path: Path, case: str
+) -> None:
+    text, said = BAD_MANIFESTS[case]
+    file = tmp_path / "job.yaml"
+    file.write_text(text)
+
+    result = await asyncio.to_thread(nodus, "submit", "-f", file, "--database-url", clean_database)
+
+    assert said in refusal(result)
+    async with scheduler_database.transaction(read_only=True) as connection:
+        assert await connection.scalar(sa.select(sa.func.count()).select_from(t.commands)) == 0
+
+
+async def test_of_two_documents_one_bad_one_refuses_both(
+    nodus: Nodus, scheduler_database: Database, clean_database: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "jobs.yaml"
+    file.write_text(f"{GOOD}---\n{GOOD.replace('name: train', 'name: other')}  nonsense: 1\n")
+
+    result = await asyncio.to_thread(nodus, "submit", "-f", file, "--database-url", clean_database)
+
+    assert "document 2" in refusal(result)
+    async with scheduler_database.transaction(read_only=True) as connection:
+        assert await connection.scalar(sa.select(sa.func.count()).select_from(t.commands)) == 0
+
+
+async def test_an_unknown_project_is_refused(
+    nodus: Nodus, clean_database: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(GOOD)
+
+    for command in (["submit", "-f", file, "-n", "nope"], ["get", "-n", "nope"]):
+        result = await asyncio.to_thread(nodus, *command, "--database-url", clean_database)
+        assert "roject 'nope'" in refusal(result)
+
+
+def test_a_manifest_that_is_not_there_is_refused(nodus: Nodus, tmp_path: Path) -> None:
+    file = tmp_path / "missing.yaml"
+    result = nodus("submit", "-f", file, "--database-url", "postgresql:///x")
+
+    assert refusal(result) == (
+        f"{file} cannot be read (No such file or directory): give a readable file."
+    )
+
+
+def test_a_file_that_is_no_text_is_refused(nodus: Nodus, tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_bytes(b"\xff\xfe")
+    result = nodus("submit", "-f", file, "--database-url", "postgresql:///x")
+
+    assert "is not UTF-8 text" in refusal(result)
+
+
+COMMANDS = {
+    "migrate": ["migrate"],
+    "get": ["get"],
+    "cost": ["cost"],
+    "token": ["token", "create", "--user", "ann"],
+    "project": ["project", "create", "team-a"],
+    "stop": ["stop", "train"],
+    "serve": ["serve", "--port", "0"],
+    "schedule": ["schedule", "--runner-port", "0", "--health-port", "0"],
+}
+
+
+def free_port() -> int:
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        port: int = bound.getsockname()[1]
+        return port
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_an_unreachable_database_is_refused(nodus: Nodus, command: str, tmp_path: Path) -> None:
+    url = f"postgresql://ann:secret@127.0.0.1:{free_port()}/nodus"
+    result = nodus(*COMMANDS[command], "--database-url", url, "--data-dir", tmp_path)
+
+    assert result.exit_code == 2
+    assert "cannot be reached" in result.stderr
+    assert "--database-url" in result.stderr
+    assert "secret" not in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    "command", [name for name in COMMANDS if name not in ("serve", "schedule")]
+)
+def test_no_database_at_all_says_what_to_do(nodus: Nodus, command: str, tmp_path: Path) -> None:
+    result = nodus(*COMMANDS[command], "--data-dir", tmp_path)
+
+    assert refusal(result) == (
+        f"No database is named and no `nodus up` runs on {tmp_path}: start"
+        f" `nodus up --data-dir {tmp_path}`, or give --database-url or --data-dir."
+    )
+
+
+@pytest.fixture
+def old_server() -> Iterator[int]:
+    """A server that greets as PostgreSQL 14 does, on a port of its own."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    open_sockets: list[socket.socket] = []
+
+    def parameter(name: str, value: str) -> bytes:
+        body = f"{name}\0{value}\0".encode()
+        return b"S" + struct.pack("!I", len(body) + 4) + body
+
+    def greet() -> None:
+        while True:
+            try:
+                peer, _ = listener.accept()
+            except OSError:
+                return
+            open_sockets.append(peer)
+            data = peer.recv(4096)
+            if data[4:8] == struct.pack("!I", 80877103):  # asks for TLS
+                peer.sendall(b"N")
+                data = peer.recv(4096)
+            peer.sendall(
+                b"R"
+                + struct.pack("!II", 8, 0)
+                + parameter("server_version", "14.9")
+                + parameter("server_encoding", "UTF8")
+                + parameter("client_encoding", "UTF8")
+                + b"K"
+                + struct.pack("!III", 12, 1, 1)
+                + b"Z"
+                + struct.pack("!I", 5)
+                + b"I"
+            )
+
+    thread = threading.Thread(target=greet)
+    thread.start()
+    yield listener.getsockname()[1]
+    listener.shutdown(socket.SHUT_RDWR)
+    listener.close()
+    thread.join(10)
+    for peer in open_sockets:
+        peer.close()
+
+
+@pytest.mark.parametrize("command", ["migrate", "get", "token", "serve"])
+def test_a_server_that_is_too_old_is_refused(
+    nodus: Nodus, command: str, old_server: int, tmp_path: Path
+) -> None:
+    url = f"postgresql://ann@127.0.0.1:{old_server}/nodus"
+    result = nodus(*COMMANDS[command], "--database-url", url, "--data-dir", tmp_path)
+
+    assert re.search(r"PostgreSQL 14\S*, but Nodus API needs 15 or newer: ", refusal(result))
+
+
+def test_up_on_a_server_that_is_too_old_starts_nothing(
+    nodus: Nodus, old_server: int, tmp_path: Path
+) -> None:
+    url = f"postgresql://ann@127.0.0.1:{old_server}/nodus"
+    result = nodus("up", "--port", "0", "--database-url", url, "--data-dir", tmp_path / "d")
+
+    assert "needs 15 or newer" in refusal(result)
+    assert sorted(path.name for path in (tmp_path / "d").iterdir()) == ["lock", "run"]
+    assert list((tmp_path / "d" / "run").iterdir()) == []
+
+
+def test_up_on_a_port_in_use_starts_nothing(nodus: Nodus, tmp_path: Path) -> None:  # AS-095
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        result = nodus("up", "--port", port, "--data-dir", tmp_path / "d")
+
+    assert refusal(result) == (
+        f"Port {port} on 127.0.0.1 is in use: stop the program that listens there,"
+        " or choose another port with --port (0 takes a free one)."
+    )
+    assert sorted(path.name for path in (tmp_path / "d").iterdir()) == ["lock", "run"]
+
+
+@pytest.mark.parametrize("command", ["serve", "schedule"])
+def test_serve_and_schedule_on_a_port_in_use_are_refused(
+    nodus: Nodus, command: str, tmp_path: Path
+) -> None:
+    flag = "--port" if command == "serve" else "--health-port"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        result = nodus(
+            command, flag, port, "--database-url", "postgresql:///x", "--data-dir", tmp_path
+        )
+
+    assert f"choose another port with {flag}" in refusal(result)
+
+
+def test_a_data_directory_that_cannot_be_written_is_refused(nodus: Nodus) -> None:
+    result = nodus("up", "--port", "0", "--data-dir", "/proc/nodus")
+
+    assert refusal(result).startswith("The data directory /proc/nodus cannot be written")
+
+
+def test_an_unmigrated_database_is_refused(nodus: Nodus, postgres: EmbeddedPostgres) -> None:
+    url = postgres.url.replace("/nodus?", "/postgres?")
+
+    for command in ("get", "stop", "token"):
+        said = refusal(nodus(*COMMANDS[command], "--database-url", url))
+        assert said.endswith("run `nodus migrate`.")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["token", "create", "--user", "system:admin"], "do not start with `system:`"),
+        (["token", "create", "--user", "a", "--expires", "90"], "is not a duration"),
+        (["token", "create", "--user", "a", "--expires", "0s"], "needs a life above 0"),
+        (["project", "create", "Team A"], "cannot name a project"),
+        (["project", "fund", "default", "1e3"], "is no amount"),
+        (["project", "fund", "default", "0.0000001"], "is no amount"),
+        (["project", "add-member", "default"], "give either --user or --group"),
+        (["stop", "cron/x"], "names no owner"),
+        (["submit", "-f", "-", "--wait", "--no-wait"], "do not go together"),
+        (["migrate", "--new-epoch", "--print-roles"], "do not go together"),
+        (["kubeconfig", "--server", "http://a"], "must be an https:// URL"),
+    ],
+)
+def test_wrong_arguments_are_refused(
+    nodus: Nodus, arguments: list[str], said: str, tmp_path: Path
+) -> None:
+    result = nodus(*arguments, "--data-dir", tmp_path)
+
+    assert said in refusal(result)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_bad_setting_is_refused(nodus: Nodus, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NODUS_REQUEST_TIMEOUT", "60")
+
+    assert refusal(nodus("get")).startswith("NODUS_REQUEST_TIMEOUT: '60' is not a duration")

@@ -1,0 +1,230 @@
+"""`nodus migrate`: to head once, refused with a sentence, and nothing left behind by a failure."""
+
+import asyncio
+import os
+import shutil
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import asyncpg
+import pytest
+import sqlalchemy as sa
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+from tests.storage.logins import as_login, in_database
+from tests.storage.scene import Connection
+
+from nodus_api.clock import SystemClock
+from nodus_api.storage import migrate
+from nodus_api.storage.engine import Database, Role
+from nodus_api.storage.errors import (
+    MigrationRefused,
+    SchemaMismatch,
+    StorageFault,
+    StorageUnavailable,
+)
+from nodus_api.storage.feed import Feed
+
+# everything the schema consists of, and the rows that tell whether a second run wrote
+_STATE = """
+SELECT 'table', relname || relkind::text || coalesce(relacl::text, '') FROM pg_class
+  WHERE relnamespace = to_regnamespace('nodus')
+UNION ALL SELECT 'function', proname || md5(prosrc) || coalesce(proacl::text, '') FROM pg_proc
+  WHERE pronamespace = to_regnamespace('nodus')
+UNION ALL SELECT 'constraint', conname || pg_get_constraintdef(oid) FROM pg_constraint
+  WHERE connamespace = to_regnamespace('nodus')
+UNION ALL SELECT 'trigger', tgname || tgrelid::regclass::text FROM pg_trigger
+UNION ALL SELECT 'schema', nspname FROM pg_namespace WHERE nspname = 'nodus'
+UNION ALL SELECT 'role', rolname || rolinherit::text || rolcanlogin::text FROM pg_roles
+UNION ALL SELECT 'member', roleid::regrole::text || member::regrole::text FROM pg_auth_members
+ORDER BY 1, 2
+"""
+
+
+@pytest.fixture
+async def empty_url(either_url: str) -> AsyncIterator[str]:
+    """A database without schema nodus, beside the migrated one."""
+    admin = await asyncpg.connect(either_url)
+    await admin.execute("DROP DATABASE IF EXISTS nodus_empty")
+    await admin.execute("CREATE DATABASE nodus_empty")
+    yield in_database(either_url, "nodus_empty")
+    await admin.execute("DROP DATABASE nodus_empty")
+    await admin.close()
+
+
+async def state(url: str) -> list[tuple[str, str]]:
+    connection = await asyncpg.connect(url)
+    rows = await connection.fetch(_STATE)
+    await connection.close()
+    return [tuple(row) for row in rows]
+
+
+async def count_tables(url: str) -> int:
+    connection = await asyncpg.connect(url)
+    count: int = await connection.fetchval(
+        "SELECT count(*) FROM pg_class WHERE relnamespace = to_regnamespace('nodus')"
+        " AND relkind IN ('r', 'p') AND NOT relispartition"
+    )
+    await connection.close()
+    return count
+
+
+async def test_migrate_makes_every_table_once(empty_url: str) -> None:
+    await migrate.upgrade(empty_url)
+    first = await state(empty_url)
+    await migrate.upgrade(empty_url)
+
+    # an `upgrade head` that was silently rolled back shows here
+    assert await count_tables(empty_url) == 40
+    assert await state(empty_url) == first
+
+
+async def test_the_revision_of_this_version_is_the_last_one(database_url: str) -> None:
+    config = Config()
+    config.set_main_option("script_location", str(migrate.script_location()))
+    database = Database(database_url, role=Role.API)
+
+    assert ScriptDirectory.from_config(config).get_current_head() == migrate.HEAD
+    assert await Feed(database, clock=SystemClock()).schema_revision() == migrate.HEAD
+    await migrate.check_schema(database)
+    await database.close()
+
+
+async def test_a_database_without_schema_is_told_to_migrate(empty_url: str) -> None:
+    database = Database(empty_url, role=Role.API)
+    with pytest.raises(SchemaMismatch, match="run `nodus migrate`"):
+        await migrate.check_schema(database)
+    await database.close()
+
+
+async def test_two_at_once_run_one_after_the_other(empty_url: str) -> None:
+    program = "import asyncio, sys; from nodus_api.storage import migrate; "
+    program += "asyncio.run(migrate.upgrade(sys.argv[1]))"
+    both = [
+        await asyncio.create_subprocess_exec(
+            sys.executable, "-c", program, empty_url, env={"PYTHONPATH": os.pathsep.join(sys.path)}
+        )
+        for _ in range(2)
+    ]
+    assert [await process.wait() for process in both] == [0, 0]
+    assert await count_tables(empty_url) == 40
+
+
+async def test_a_failing_revision_leaves_nothing(empty_url: str, tmp_path: Path) -> None:
+    scripts = tmp_path / "migrations"
+    shutil.copytree(migrate.script_location(), scripts)
+    (scripts / "versions" / "2026_12_01_broken.py").write_text(
+        "from alembic import op\n"
+        "revision = '0002'\n"
+        "down_revision = '0001'\n"
+        "def upgrade():\n"
+        "    op.execute('CREATE TABLE nodus.half ()')\n"
+        "    op.execute('SELECT 1 / 0')\n"
+    )
+    await migrate.upgrade(empty_url)
+    before = await state(empty_url)
+
+    with pytest.raises(StorageFault, match="division by zero"):
+        await migrate.upgrade(empty_url, scripts=scripts)
+
+    assert await state(empty_url) == before
+
+
+async def test_a_failing_first_revision_leaves_an_empty_schema(
+    empty_url: str, tmp_path: Path
+) -> None:
+    scripts = tmp_path / "migrations"
+    shutil.copytree(migrate.script_location(), scripts)
+    for script in (scripts / "versions").glob("*.sql"):
+        script.write_text(script.read_text() + "\nSELECT 1 / 0;\n")
+
+    with pytest.raises(StorageFault, match="division by zero"):
+        await migrate.upgrade(empty_url, scripts=scripts)
+
+    assert await count_tables(empty_url) == 0
+
+
+# logins ----------------------------------------------------------------------------------------
+
+
+async def recreate(admin: Connection, login: str, attributes: str, database: str) -> None:
+    if await admin.fetchval("SELECT to_regrole($1) IS NOT NULL", login):
+        await admin.execute(f"DROP OWNED BY {login}")
+        await admin.execute(f"DROP ROLE {login}")
+    await admin.execute(f"CREATE ROLE {login} LOGIN {attributes}")
+    await admin.execute(f"ALTER DATABASE {database} OWNER TO {login}")
+
+
+@pytest.fixture
+async def admin(empty_url: str) -> AsyncIterator[Connection]:
+    """A superuser in the empty database; gives the database back at the end."""
+    connection = await asyncpg.connect(empty_url)
+    yield connection
+    await connection.execute("ALTER DATABASE nodus_empty OWNER TO CURRENT_USER")
+    await connection.execute("DROP SCHEMA IF EXISTS nodus CASCADE")
+    for login in ("nodus_test_creator", "nodus_test_owner", "nodus_test_stranger"):
+        if await connection.fetchval("SELECT to_regrole($1) IS NOT NULL", login):
+            await connection.execute(f"DROP OWNED BY {login}")
+            await connection.execute(f"DROP ROLE {login}")
+    await connection.close()
+
+
+async def test_a_member_of_the_three_roles_may_migrate_its_database(
+    admin: Connection, empty_url: str
+) -> None:  # AS-117
+    await recreate(admin, "nodus_test_owner", "", "nodus_empty")
+    grants = migrate.print_roles("nodus_test_owner", "nodus_empty").splitlines()[1]
+    await admin.execute(grants)
+    url = as_login(empty_url, "nodus_test_owner")
+
+    await migrate.upgrade(url)
+    await migrate.upgrade(url)
+
+    assert await count_tables(empty_url) == 40
+    owners = await admin.fetch("SELECT DISTINCT tableowner FROM pg_tables WHERE schemaname='nodus'")
+    assert [row["tableowner"] for row in owners] == ["nodus_migrate"]
+    database = Database(url, role=Role.SCHEDULER)
+    async with database.transaction() as connection:
+        assert await connection.scalar(sa.select(sa.func.nodus.lock_feed())) == 1
+    await database.close()
+
+
+async def test_a_stranger_is_told_which_roles_it_lacks(admin: Connection, empty_url: str) -> None:
+    await recreate(admin, "nodus_test_stranger", "", "nodus_empty")
+    with pytest.raises(MigrationRefused) as refused:
+        await migrate.upgrade(as_login(empty_url, "nodus_test_stranger"))
+    assert "nodus_test_stranger is no member of nodus_migrate, nodus_api, nodus_scheduler" in str(
+        refused.value
+    )
+    assert "--print-roles" in str(refused.value)
+    assert await count_tables(empty_url) == 0
+
+
+async def test_a_member_that_may_not_create_is_told_so(admin: Connection, empty_url: str) -> None:
+    await recreate(admin, "nodus_test_owner", "", "nodus_empty")
+    await admin.execute("ALTER DATABASE nodus_empty OWNER TO CURRENT_USER")
+    await admin.execute("GRANT nodus_migrate, nodus_api, nodus_scheduler TO nodus_test_owner")
+    with pytest.raises(MigrationRefused, match="may not make schema nodus"):
+        await migrate.upgrade(as_login(empty_url, "nodus_test_owner"))
+
+
+async def test_an_unreachable_server_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StorageUnavailable, match="check that it runs"):
+        await migrate.upgrade(f"postgresql://bob@/nodus?host={tmp_path}")
+
+
+def test_the_administrators_sql_quotes_names() -> None:  # AS-117
+    assert migrate.print_roles('b"ob', "my db") == (
+        "CREATE ROLE nodus_migrate LOGIN; CREATE ROLE nodus_api LOGIN; "
+        "CREATE ROLE nodus_scheduler LOGIN NOINHERIT;\n"
+        "GRANT nodus_migrate TO nodus_scheduler; "
+        'GRANT nodus_migrate, nodus_api, nodus_scheduler TO "b""ob"; '
+        'GRANT CREATE ON DATABASE "my db" TO "b""ob";\n'
+    )
+
+
+async def test_an_operator_starts_an_epoch(empty_url: str) -> None:
+    await migrate.upgrade(empty_url)
+    assert await migrate.new_epoch(empty_url) == 1 << 44
+    assert await migrate.new_epoch(empty_url) == 2 << 44
