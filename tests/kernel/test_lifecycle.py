@@ -33,6 +33,7 @@ from nodus_api.kernel.events import (
     StartFault,
     StopSignalled,
     Unplaceable,
+    Waits,
 )
 from nodus_api.kernel.lifecycle import advance, queue
 from nodus_api.kernel.vocabulary import (
@@ -102,6 +103,18 @@ def test_waits_for_funds_quota_and_backoff_do_not_count_to_the_start_deadline(
     )
 
     assert waits.start_deadline == at(3641)
+
+
+def test_a_wait_for_funds_between_two_tries_does_not_count_either() -> None:  # T8, SC-620
+    queued = advance(
+        placing(), NoOffering(at=at(30), waiting_for=WaitingFor.CAPACITY, message="5 tried")
+    )
+
+    waits = advance(
+        queued, Waits(at=at(40), waiting_for=WaitingFor.FUNDS, message="waits", until=at(100))
+    )
+
+    assert waits.start_deadline == at(3661)
 
 
 @pytest.mark.parametrize("until", [None, at(10)])

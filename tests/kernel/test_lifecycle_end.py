@@ -44,7 +44,8 @@ from nodus_api.kernel.events import (
     Superseded,
     Waits,
 )
-from nodus_api.kernel.lifecycle import advance, clamped
+from nodus_api.kernel.lifecycle import advance
+from nodus_api.kernel.moments import clamped
 from nodus_api.kernel.vocabulary import (
     Phase,
     Reason,
@@ -445,6 +446,8 @@ def test_a_recovery_out_of_order_is_clamped() -> None:
         (pending(), Waits(at=at(-5), waiting_for=WaitingFor.GANG, message="gang of 4")),
         (running(), Heartbeat(at=at(-5))),
         (running(), StopRequested(at=at(-5), trigger=Trigger.USER, reason=Reason.STOPPED)),
+        (acquiring(), StartDeadlinePassed(at=at(-5))),
+        (registered(), Registered(at=at(-5))),
         (drained(running()), StopSignalled(at=at(-5))),
         (lost(), Superseded(at=at(-5), epoch=2)),
         (succeeded(), Recovered(at=at(-5))),
@@ -454,11 +457,18 @@ def test_an_event_that_stamps_no_milestone_is_never_clamped(attempt: Attempt, ev
     assert not clamped(attempt, event)
 
 
-def test_a_hedge_start_before_its_own_registration_is_clamped_to_it() -> None:
-    attempt = advance(
-        registered(), CommandStarted(at=at(100), billing_start=at(5), registered=at(120))
-    )
+def test_a_hedge_start_is_in_order_with_the_winners_milestones_alone() -> None:  # SC-342
+    event = CommandStarted(at=at(50), billing_start=at(30), registered=at(45))
 
+    assert advance(registered(), event).command_started == at(50)
+    assert not clamped(registered(), event)  # the first machine registered at 60
+
+
+def test_a_hedge_start_before_its_own_registration_is_clamped_to_it() -> None:
+    event = CommandStarted(at=at(100), billing_start=at(5), registered=at(120))
+    attempt = advance(registered(), event)
+
+    assert clamped(registered(), event)
     assert (attempt.billing_start, attempt.registered, attempt.command_started) == (
         at(10),
         at(120),
