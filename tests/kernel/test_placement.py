@@ -276,6 +276,19 @@ def test_a_failed_acquisition_counts_until_its_backoff_ends() -> None:  # SC-332
     assert winner_of(after) == (H100.name, Market.ON_DEMAND)
 
 
+def test_a_failed_acquisition_is_listed_first_no_longer_than_its_backoff() -> None:  # SC-332
+    failed = FailedAcquisition(offering=H100.name, market=Market.ON_DEMAND, until=NOW)
+    full = on_demand(a_class("h100-pcie-80g-x1-us", rate_spot=None), available=0)
+    closed = on_demand(replace(H100, enabled=False))
+
+    decision = place(a_request(failed=(failed,)), CatalogSnapshot.of([closed, full]), NOW)
+
+    assert decision.placement.rejected == (
+        Rejection(offering="h100-pcie-80g-x1-us", reason="InsufficientCapacity"),
+        Rejection(offering="h100-sxm-80g-x1-eu", reason="Disabled"),
+    )
+
+
 def test_a_class_is_rejected_by_its_nearest_market_only_if_none_is_open() -> None:  # SC-332
     policy = PlacementPolicy(interruptible=WorkloadSpec(kind=OwnerKind.JOB).placement.interruptible)
     open_class = on_demand(a_class("open"))
