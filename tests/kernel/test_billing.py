@@ -249,6 +249,22 @@ def test_a_minimum_is_billed_in_whole_increments() -> None:  # SC-507
     assert made.segments[-1].end == at(120)
 
 
+def test_an_increment_below_a_second_pads_nothing() -> None:  # SC-507: whole seconds
+    assert charge(a_clock("10.00", None, 5, 8, increment=0)).segments[-1].end == at(8)
+
+
+@pytest.mark.parametrize("started", [1, None])
+def test_a_cap_once_reached_covers_later_seconds_that_round_to_nothing(
+    started: int | None,
+) -> None:  # SC-522
+    ended = 3 if started else 1
+    clock = a_clock("0.0018", started, ended, 4)  # half a micro-dollar a second
+    made = charge(clock, cap_usd=Decimal(0))
+
+    assert made.totals.hours == 0
+    assert all(row.covered for row in made.segments)
+
+
 def test_a_cap_inside_a_segment_splits_it_once() -> None:  # SC-522
     made = charge(a_clock("3600", 10, 20, 30), cap_usd=Decimal("12.5"))
 

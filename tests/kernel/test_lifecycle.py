@@ -258,10 +258,11 @@ def test_a_start_fault_after_the_signal_is_the_drains_outcome() -> None:  # SC-0
     assert (ended.stage, ended.reason) == (Stage.STOPPED, Reason.STOPPED)
 
 
+@pytest.mark.parametrize("state", [acquiring, starting])
 @pytest.mark.parametrize("reason", [Reason.CUSTOMER_EXIT, Reason.NODE_LOST, Reason.STOPPED])
-def test_only_a_start_fault_fails_a_start(reason: Reason) -> None:
+def test_only_a_start_fault_fails_a_start(state: Callable[[], Attempt], reason: Reason) -> None:
     with pytest.raises(IllegalTransition):
-        advance(starting(), StartFault(at=at(30), reason=reason))
+        advance(state(), StartFault(at=at(30), reason=reason))
 
 
 @pytest.mark.parametrize(

@@ -109,12 +109,13 @@ def test_any_exit_after_the_signal_is_the_drains(exit_code: int) -> None:  # SC-
     )
 
 
-def test_the_first_cause_keeps_reason_and_bill() -> None:  # SC-013
+@pytest.mark.parametrize("deadline", [at(215), at(235)])
+def test_the_first_cause_keeps_reason_and_bill(deadline: datetime) -> None:  # SC-013
     noticed = drained(running(), trigger=Trigger.PREEMPTION_NOTICE)
 
     stopped_too = advance(
         noticed,
-        StopRequested(at=at(205), trigger=Trigger.USER, reason=Reason.STOPPED, deadline=at(235)),
+        StopRequested(at=at(205), trigger=Trigger.USER, reason=Reason.STOPPED, deadline=deadline),
     )
 
     assert stopped_too == noticed

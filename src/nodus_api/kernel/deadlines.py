@@ -174,7 +174,7 @@ def _starting_overdue(
 ) -> Overdue | None:
     if not pulling:
         return Overdue.STARTUP
-    cap_at = limit_at + max(limits.starting_cap - limits.starting, timedelta(0))
+    cap_at = limit_at + limits.starting_cap - limits.starting
     return Overdue.IMAGE_PULL if now >= cap_at else None
 
 
