@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from tests.kernel.catalogs import NOW, a_class, a_request, on_demand, spot
 
+from nodus_api.kernel import rejection
 from nodus_api.kernel.offering import Candidate, CatalogSnapshot
 from nodus_api.kernel.placement import Outcome, place
-from nodus_api.kernel.rejection import LostCandidate, RejectionCode
+from nodus_api.kernel.rejection import FailedAcquisition, LostCandidate, RejectionCode
 from nodus_api.kernel.spec import InterruptiblePolicy, PlacementPolicy, Resources
 from nodus_api.kernel.vocabulary import Market
 
@@ -127,6 +128,12 @@ CASES: list[tuple[str, Candidate, Mapping[str, Any], str]] = [
         {},
         "is out of supplier quota",
     ),
+    (
+        "QuotaExceeded",
+        on_demand(a_class(), supplier_quota_used_up=True),
+        {"quota_left": {"h100": 8}},
+        "is out of supplier quota",
+    ),
     ("BackingOff", on_demand(a_class(), backoff_until=LATER), {}, "failed to deliver"),
     (
         "GangTooLarge",
@@ -145,6 +152,18 @@ CASES: list[tuple[str, Candidate, Mapping[str, Any], str]] = [
         on_demand(a_class(), available=0),
         {"gang_size": 4},
         "has no capacity (asked for 4, 0 free)",
+    ),
+    (
+        "InsufficientCapacity",  # SC-332: whatever the snapshot says
+        on_demand(a_class(), available=9),
+        {
+            "failed": (
+                FailedAcquisition(
+                    offering=PLAIN.offering.name, market=Market.ON_DEMAND, until=LATER
+                ),
+            )
+        },
+        "has no capacity (asked for 1, 0 free), next try at",
     ),
 ]
 
@@ -208,6 +227,10 @@ def test_codes_are_numbered_as_in_the_table() -> None:  # SC-310
     assert RejectionCode.QUOTA_EXCEEDED.number == 16
     assert [code.number for code in RejectionCode if code.permanent] == list(range(15))
     assert [code.number for code in RejectionCode if code.soft] == [17, 19]
+
+
+def test_filters_are_asked_in_the_order_of_the_codes() -> None:  # SC-310
+    assert [row.code for row in rejection._FILTERS] == list(RejectionCode)
 
 
 def test_a_gang_needs_room_in_one_supplier_offer() -> None:  # SC-131
