@@ -155,6 +155,10 @@ def test_a_failed_acquisition_says_why_the_attempt_queues_again() -> None:  # T6
     assert queued.phase is Phase.QUEUED
 
 
+def test_a_failed_acquisition_without_a_word_still_says_something() -> None:  # SC-009b
+    assert advance(acquiring(), AcquireFailed(at=at(40))).waiting_message
+
+
 def test_unplaceable_ends_with_its_reason() -> None:  # T5
     ended = advance(placing(), Unplaceable(at=at(12)))
 

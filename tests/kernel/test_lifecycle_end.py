@@ -362,6 +362,12 @@ def test_a_start_deadline_while_acquiring_ends_with_the_proof() -> None:  # SC-0
     assert absent.billing_start is None
 
 
+def test_a_start_deadline_takes_no_earlier_stop_over() -> None:  # SC-013
+    stopping = drained(acquiring())
+
+    assert advance(stopping, StartDeadlinePassed(at=at(3601))) == stopping
+
+
 def test_an_exit_known_at_the_drains_end_is_kept_if_the_program_ran() -> None:  # T17
     event = StopCompleted(at=at(240), exit_code=143, signal=15)
 

@@ -25,6 +25,7 @@ from tests.kernel.catalogs import (
     spot,
 )
 
+from nodus_api.kernel import placement
 from nodus_api.kernel.attempt import Cursor, Rejection
 from nodus_api.kernel.offering import Candidate, CatalogSnapshot
 from nodus_api.kernel.placement import (
@@ -33,6 +34,7 @@ from nodus_api.kernel.placement import (
     LostCandidate,
     Outcome,
     PlacementRequest,
+    Ranked,
     RejectionCode,
     place,
 )
@@ -130,6 +132,26 @@ def test_equals_are_told_apart(second: Candidate, winner: str) -> None:  # SC-32
     decision = place(a_request(), CatalogSnapshot.of([first, second]), NOW)
 
     assert winner_of(decision)[0] == winner
+
+
+def test_the_order_is_total_then_cost_then_health_then_name_then_market() -> None:  # SC-324
+    best = place(a_request(), golden_snapshot(), NOW).top[0]
+
+    def ranked(total: int, cost: int, health: float, name: str, market: Market) -> Ranked:
+        candidate = replace(best.candidate, offering=a_class(name), market=market)
+        scores = replace(best.scores, health=health)
+        return replace(best, candidate=candidate, scores=scores, total=total, cost_micro_usd=cost)
+
+    in_order = [
+        ranked(9, 9, 0.1, "z", Market.SPOT),
+        ranked(8, 1, 0.1, "z", Market.SPOT),
+        ranked(8, 2, 0.9, "z", Market.SPOT),
+        ranked(8, 2, 0.8, "a", Market.SPOT),
+        ranked(8, 2, 0.8, "b", Market.ON_DEMAND),
+        ranked(8, 2, 0.8, "b", Market.SPOT),
+    ]
+
+    assert sorted(in_order[::-1], key=placement._order) == in_order
 
 
 def test_on_demand_comes_before_spot_at_the_same_rate() -> None:  # SC-324
@@ -483,10 +505,10 @@ def test_what_is_published_holds_together(  # P-20
     request: PlacementRequest, catalog: tuple[Candidate, ...]
 ) -> None:
     decision = place(request, CatalogSnapshot.of(catalog), NOW)
-    placement, choice = decision.placement, decision.placement.choice
+    published, choice = decision.placement, decision.placement.choice
 
-    rejected = [one.offering for one in placement.rejected]
-    assert placement.candidates == len(catalog)
+    rejected = [one.offering for one in published.rejected]
+    assert published.candidates == len(catalog)
     assert len(rejected) <= 20
     assert len(set(rejected)) == len(rejected)
     assert sum(decision.counters.values()) <= len(catalog)
@@ -496,7 +518,7 @@ def test_what_is_published_holds_together(  # P-20
     if choice is None:
         assert sum(decision.counters.values()) == len(catalog)
         return
-    assert placement.candidates >= 1 + len(choice.fallbacks)
+    assert published.candidates >= 1 + len(choice.fallbacks)
     assert len(choice.fallbacks) <= 5
     assert choice.offering not in rejected
     assert choice.offering not in choice.fallbacks
