@@ -151,7 +151,8 @@ def test_the_order_is_total_then_cost_then_health_then_name_then_market() -> Non
         ranked(8, 2, 0.8, "b", Market.SPOT),
     ]
 
-    assert sorted(in_order[::-1], key=placement._order) == in_order
+    worst_first = in_order[::-1]
+    assert sorted(worst_first, key=placement._order) == in_order
 
 
 def test_on_demand_comes_before_spot_at_the_same_rate() -> None:  # SC-324
