@@ -105,6 +105,21 @@ def test_the_best_five_are_kept_with_their_totals() -> None:  # SC-334
     assert json.loads(json.dumps(kept)) == kept
 
 
+def test_no_more_than_five_are_kept() -> None:  # SC-334
+    many = [on_demand(a_class(f"c{n}")) for n in range(8)]
+
+    assert len(place(a_request(), CatalogSnapshot.of(many), NOW).top) == 5
+
+
+def test_a_family_that_went_is_not_counted() -> None:  # SC-333
+    request = a_request(resources=Resources(accelerators=("h200",), count=1, vcpus=None))
+    snapshot = golden_snapshot().without(("gh200-96g-x1-us", Market.ON_DEMAND))
+    for market in Market:
+        snapshot = snapshot.without((H100.name, market))
+
+    assert place(request, snapshot, NOW).counters == {}
+
+
 def test_the_winner_says_how_often_to_save() -> None:  # SC-144
     chosen = place(golden_request(), golden_snapshot(), NOW).chosen
     unsaved = place(

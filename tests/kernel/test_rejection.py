@@ -28,6 +28,9 @@ def policy(**changes: Any) -> Mapping[str, Any]:
 
 
 PLAIN = on_demand(a_class())
+CHOICE = place(a_request(), CatalogSnapshot.of([PLAIN]), NOW).placement.choice
+COST = CHOICE.predicted.cost_usd if CHOICE else Decimal(0)
+"""What PLAIN is predicted to cost."""
 CASES: list[tuple[str, Candidate, Mapping[str, Any], str]] = [
     ("AcceleratorMismatch", PLAIN, resources(accelerators=("a100",)), "with 1 x a100"),
     ("AcceleratorCountMismatch", PLAIN, resources(count=8), "with 8 x h100"),
@@ -242,6 +245,40 @@ def test_a_gang_needs_room_in_one_supplier_offer() -> None:  # SC-131
 
     assert placed.outcome is Outcome.PLACED
     assert waits.counters == {"GangTooLarge": 1}  # scenario 28
+
+
+@pytest.mark.parametrize(
+    ("candidate", "asked"),
+    [
+        (PLAIN, {"max_rate_usd_per_hour": Decimal("2.95")}),
+        (PLAIN, {"remaining_cost_usd": COST}),
+        (PLAIN, {"quota_left": {"h100": 1}}),
+        (PLAIN, resources(accelerator_memory_gib=Decimal(80))),
+        (on_demand(a_class(), successes=2.0, failures=8.0), {}),  # health 0.55
+        (on_demand(a_class(), available=1), {}),
+    ],
+    ids=["rate", "cost", "quota", "size", "health", "capacity"],
+)
+def test_a_limit_that_is_just_met_passes(
+    candidate: Candidate, asked: Mapping[str, Any]
+) -> None:  # SC-310
+    decision = place(a_request(**asked), CatalogSnapshot.of([candidate]), NOW)
+
+    assert decision.outcome is Outcome.PLACED
+    assert not decision.relaxed
+
+
+def test_a_health_below_the_limit_is_avoided() -> None:  # SC-310, row 19
+    sick = on_demand(a_class(), successes=2.0, failures=8.1)
+
+    assert place(a_request(), CatalogSnapshot.of([sick]), NOW).relaxed
+
+
+def test_a_second_gang_finds_the_offer_taken_by_the_first() -> None:  # SC-131, SC-371
+    roomy = on_demand(a_class(), available=9, largest_available=4)
+    left = CatalogSnapshot.of([roomy]).after_taking(roomy.key, 4)
+
+    assert place(a_request(gang_size=4), left, NOW).counters == {"InsufficientCapacity": 1}
 
 
 def test_a_gang_needs_the_quota_and_the_money_of_all_ranks() -> None:

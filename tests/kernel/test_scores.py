@@ -129,7 +129,7 @@ def test_an_interval_that_is_not_given_follows_young() -> None:  # SC-144
 
 def test_growth_is_capped_and_meets_its_series() -> None:  # SC-320
     assert growth(0.0) == 1.0
-    assert growth(25.0) == growth(20.0)
+    assert growth(25.0) == growth(20.0) == pytest.approx(24258259.7205)
     assert growth(0.00099999) == pytest.approx(growth(0.00100001), abs=3e-8)
     assert decay(0.0) == 1.0
     assert decay(0.00099999) == pytest.approx(decay(0.00100001), abs=3e-8)
