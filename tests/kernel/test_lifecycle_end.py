@@ -471,6 +471,12 @@ def test_a_hedge_start_is_in_order_with_the_winners_milestones_alone() -> None: 
     assert not clamped(registered(), event)  # the first machine registered at 60
 
 
+def test_a_winners_registration_lies_after_its_own_billing() -> None:  # SC-006, SC-342
+    event = CommandStarted(at=at(50), billing_start=at(30), registered=at(20))
+
+    assert advance(registered(), event).registered == at(30)
+
+
 def test_a_hedge_start_before_its_own_registration_is_clamped_to_it() -> None:
     event = CommandStarted(at=at(100), billing_start=at(5), registered=at(120))
     attempt = advance(registered(), event)

@@ -195,6 +195,26 @@ def test_cpu_work_goes_to_classes_without_accelerator() -> None:  # SC-209
     ]
 
 
+@pytest.mark.parametrize(
+    ("vcpus", "cost"),
+    [
+        (Decimal(4), "0.5019"),  # K = 1.0333 h at 0.24, C = 1.0255 h at 0.24
+        (Decimal(1), "0.2012"),  # K at 0.06
+        (None, "0.2012"),
+    ],
+)
+def test_cpu_work_is_anchored_by_the_vcpus_asked_for(
+    vcpus: Decimal | None, cost: str
+) -> None:  # SC-320
+    four = on_demand(a_cpu_class(vcpus=Decimal(4), rate_on_demand=Decimal("0.24")))
+    request = PlacementRequest(resources=Resources(vcpus=vcpus))
+
+    choice = place(request, CatalogSnapshot.of([four]), NOW).placement.choice
+
+    assert choice is not None
+    assert choice.scores["costToComplete"] == Decimal(cost)
+
+
 def test_no_class_with_the_accelerator_is_permanent() -> None:  # scenario 2
     request = a_request(resources=Resources(accelerators=("tpu", "npu"), count=4))
 
@@ -256,6 +276,14 @@ def test_a_backoff_that_is_over_is_none() -> None:  # SC-360
     decision = place(a_request(), CatalogSnapshot.of([on_demand(H100, backoff_until=NOW)]), NOW)
 
     assert decision.outcome is Outcome.PLACED
+
+
+def test_a_backoff_that_is_over_sets_no_next_try() -> None:  # SC-311
+    full = on_demand(H100, available=0, backoff_until=NOW - timedelta(seconds=5))
+
+    decision = place(a_request(), CatalogSnapshot.of([full]), NOW)
+
+    assert decision.next_try == NOW + timedelta(seconds=10)
 
 
 def test_backing_off_is_not_forgiven_in_the_second_pass() -> None:  # SC-311
@@ -341,6 +369,17 @@ def test_a_class_is_rejected_by_its_nearest_market_only_if_none_is_open() -> Non
         Rejection(offering="shut", reason="InsufficientCapacity"),
     )
     assert decision.counters == {"InsufficientCapacity": 1, "InterruptibleNotAllowed": 2}  # SC-333
+
+
+def test_a_class_is_rejected_by_its_nearest_market() -> None:  # SC-332
+    pair = [on_demand(H100), spot(H100, available=0)]
+
+    decision = place(a_request(max_rate_usd_per_hour=Decimal(2)), CatalogSnapshot.of(pair), NOW)
+
+    assert decision.placement.rejected == (
+        Rejection(offering=H100.name, reason="InsufficientCapacity"),
+    )
+    assert decision.counters == {"InsufficientCapacity": 1, "RateAboveLimit": 1}
 
 
 def test_twenty_rejections_near_misses_first() -> None:  # SC-332

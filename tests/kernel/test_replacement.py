@@ -427,6 +427,14 @@ def test_the_first_loss_in_ten_minutes_waits_for_nothing(previous: datetime | No
     assert decision.counters.backoff_k == 1
 
 
+def test_a_wait_is_jittered_by_the_epoch_that_waits() -> None:
+    crashed = ended_by(Reason.CUSTOMER_EXIT, exit_code=1, epoch=3)
+
+    decision = decided(crashed, a_spec(max_retries=9))
+
+    assert delay(decision) == jittered(10 * SECOND, crashed, epoch=4)
+
+
 def test_another_loss_within_ten_minutes_waits() -> None:
     decision = decided(lost(), previous_loss=at(-99), counters=SlotCounters(backoff_k=1))
 
