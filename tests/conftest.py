@@ -4,6 +4,7 @@ The server is the embedded one in a folder of its own, or the one NODUS_TEST_DAT
 superuser's address of a database that the tests may empty.
 """
 
+import contextlib
 import os
 import shutil
 import tempfile
@@ -20,6 +21,8 @@ from nodus_api.storage.embedded import EmbeddedPostgres
 from nodus_api.storage.engine import Database, Role
 
 EXTERNAL = "NODUS_TEST_DATABASE_URL"
+MEMORY = Path("/dev/shm")  # noqa: S108 - mkdtemp makes the folder in it
+DISK = Path("/var/tmp")  # noqa: S108 - the same
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 _TABLES = """
@@ -30,17 +33,25 @@ ORDER BY relname
 """
 
 
-@pytest.fixture(scope="session")
-def open_folder() -> Iterator[Path]:
-    """A folder that other accounts may traverse, so that root's server can live in it.
+@contextlib.contextmanager
+def made_open_folder(*parents: Path) -> Iterator[Path]:
+    """Make a folder that other accounts may traverse, in the first of `parents` that is there.
 
-    Not pytest's own base, which is closed to others (storage.md section 10).
+    Not in pytest's own base, which is closed to others (storage.md section 10).
     """
-    parent = "/var/tmp" if Path("/var/tmp").is_dir() else None  # noqa: S108 - made by mkdtemp below
+    parent = next((parent for parent in parents if parent.is_dir()), None)
     folder = Path(tempfile.mkdtemp(prefix="nodus-test-", dir=parent))
     folder.chmod(0o711)
     yield folder
     shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session")
+def open_folder() -> Iterator[Path]:
+    """A folder that other accounts may traverse, in memory where there is room."""
+    roomy = MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > 2 << 30
+    with made_open_folder(*([MEMORY] if roomy else []), DISK) as folder:
+        yield folder
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,6 @@ Every task has a name and an owner that keeps, awaits and cancels it.
 
 import asyncio
 from collections.abc import Coroutine
-from contextlib import suppress
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -17,7 +16,11 @@ def spawn(name: str, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
 
 
 async def end(task: asyncio.Task[Any]) -> None:
-    """Cancel a task and wait until it is over; what it raised before is raised here."""
+    """Cancel a task and wait until it is over; what it raised before is raised here.
+
+    A cancellation of the caller while it waits is the caller's, and goes on.
+    """
     task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task
+    await asyncio.wait((task,))
+    if not task.cancelled() and (error := task.exception()) is not None:
+        raise error

@@ -1,6 +1,8 @@
 """One replica in process over the model of the log: 12 Attempts in `example`, 3 in `other`."""
 
+import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
@@ -67,6 +69,15 @@ class Replica:
     def delete(self, project: str, name: str) -> int:
         return self.log.commit(("D", self.uids[f"{project}/{name}"], project, name, {}, {}))[0]
 
+    async def advance(self, seconds: float) -> None:
+        """Move the clock in quarters of a second, and let the streams follow."""
+        left = seconds
+        while left > 0:
+            await self.clock.advance(min(left, 0.25))
+            left -= 0.25
+            for _ in range(5):
+                await asyncio.sleep(0)
+
     async def caught_up(self) -> None:
         await until(lambda: self.cache.position >= self.rev)
 
@@ -118,6 +129,7 @@ def replica_of(
     )
 
 
+@asynccontextmanager
 async def running(replica: Replica) -> AsyncIterator[Replica]:
     replica.app.background.start()
     try:
@@ -132,8 +144,13 @@ async def running(replica: Replica) -> AsyncIterator[Replica]:
 async def replica() -> AsyncIterator[Replica]:
     made = replica_of()
     fill(made)
-    async for one in running(made):
-        yield one
+    async with running(made):
+        yield made
+
+
+N = "/apis/nodus.dev/v1/namespaces/example/attempts"
+A = "/apis/nodus.dev/v1/attempts"
+T = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
 
 def names(body: bytes) -> list[str]:

@@ -1,38 +1,23 @@
 """Commands run in this process, and `nodus up` run for real."""
 
-import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
-from tests.cli.live import Up
+from click.testing import Result
+from tests.cli.live import Up, invoke
 
-from nodus_api.cli.main import main
 from nodus_api.settings import Settings, variables
 
 Nodus = Callable[..., Result]
 
 
 @pytest.fixture
-def nodus(monkeypatch: pytest.MonkeyPatch) -> Iterator[Nodus]:
+def nodus(monkeypatch: pytest.MonkeyPatch) -> Nodus:
     """Run a command in this process: `nodus("get", "-o", "json")`."""
     for name in [*variables(Settings.model_fields), "NODUS_CONFIG_FILE"]:
         monkeypatch.delenv(name, raising=False)
-    root = logging.getLogger()
-    level, handlers = root.level, list(root.handlers)
-
-    def invoke(*arguments: object, stdin: str | None = None) -> Result:
-        return CliRunner().invoke(
-            main, [str(one) for one in arguments], input=stdin, catch_exceptions=False
-        )
-
-    yield invoke
-    # what a command configured writes to a stream that is gone now
-    for handler in [one for one in root.handlers if one not in handlers]:
-        root.removeHandler(handler)
-    root.setLevel(level)
-    logging.captureWarnings(capture=False)
+    return invoke
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import logging
 import os
 import signal
 import ssl
@@ -14,8 +15,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
+from click.testing import CliRunner, Result
 
 from nodus_api.cli import processes
+from nodus_api.cli.main import main
 from nodus_api.clock import SystemClock
 
 T = TypeVar("T")
@@ -38,6 +41,22 @@ def eventually(condition: Callable[[], T], seconds: float = 30.0) -> T:
         with suppress(subprocess.TimeoutExpired):
             subprocess.run(["sleep", "0.05"], check=True)  # noqa: S607 -- a pause between looks
     return answer
+
+
+def invoke(*arguments: object, stdin: str | None = None) -> Result:
+    """Run a command in this process, and take back what it configured."""
+    root = logging.getLogger()
+    level, handlers = root.level, list(root.handlers)
+    try:
+        return CliRunner().invoke(
+            main, [str(one) for one in arguments], input=stdin, catch_exceptions=False
+        )
+    finally:
+        # what a command configured writes to a stream that is gone now
+        for handler in [one for one in root.handlers if one not in handlers]:
+            root.removeHandler(handler)
+        root.setLevel(level)
+        logging.captureWarnings(capture=False)
 
 
 def job(name: str, program: str, **spec: Any) -> str:
@@ -127,20 +146,10 @@ class Up:
         os.kill(pid, signal.SIGKILL)
         return pid
 
-    def nodus(
-        self, *arguments: str, stdin: str | None = None, check: bool = True
-    ) -> "subprocess.CompletedProcess[str]":
-        """Run a command on this data directory."""
-        done = subprocess.run(  # noqa: S603 -- ours
-            [*NODUS, *arguments, "--data-dir", str(self.root)],
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            env=environment(),
-            check=False,
-        )
-        assert not check or done.returncode == 0, done.stderr
+    def nodus(self, *arguments: str, stdin: str | None = None, check: bool = True) -> Result:
+        """Run a command on this data directory, in this process."""
+        done = invoke(*arguments, "--data-dir", self.root, stdin=stdin)
+        assert not check or done.exit_code == 0, done.stderr
         return done
 
     # the public API, by the standard library alone ---------------------------------------------

@@ -76,6 +76,7 @@ def test_pid_and_start_must_both_match(tmp_path: Path, started: list[Process]) -
     (tmp_path / "other.pid").write_text("no numbers\n")
 
     assert processes.recorded(tmp_path) == {}
+    assert processes.end_orphans(tmp_path, SystemClock()) == []
     assert list(tmp_path.glob("*.pid")) == []
     assert process.poll() is None
 
@@ -86,6 +87,15 @@ def test_a_process_that_is_not_ours_is_left_alone(tmp_path: Path, started: list[
 
     assert processes.end_orphans(tmp_path, SystemClock()) == []
     assert process.poll() is None
+
+
+def test_a_part_to_adopt_is_left_alone(tmp_path: Path, started: list[Process]) -> None:
+    process = start(started, WAITS)
+    processes.record(tmp_path, "postgres", process.pid)
+
+    assert processes.end_orphans(tmp_path, SystemClock(), keep=("postgres",)) == []
+    assert process.poll() is None
+    assert list(processes.recorded(tmp_path)) == ["postgres"]
 
 
 def test_orphans_are_ended(tmp_path: Path, started: list[Process]) -> None:

@@ -108,11 +108,15 @@ class World:
             found: str | None = (await connection.execute(query)).scalar_one()
         return found
 
-    async def documents(self) -> dict[str, dict[str, Any]]:
-        """Return the published documents by `slot/epoch`."""
+    async def all_documents(self) -> list[dict[str, Any]]:
+        """Return the published documents."""
         async with self.database.transaction(read_only=True) as connection:
             docs = (await connection.execute(sa.select(t.attempt_objects.c.doc))).scalars().all()
-        found = [json.loads(doc) for doc in docs]
+        return [json.loads(doc) for doc in docs]
+
+    async def documents(self) -> dict[str, dict[str, Any]]:
+        """Return the published documents by `slot/epoch`, of a world with one workload."""
+        found = await self.all_documents()
         return {f"{one['spec']['slot']}/{one['spec']['epoch']}": one for one in found}
 
     async def status(self, which: str = "0/1") -> dict[str, Any]:
@@ -125,7 +129,16 @@ class World:
 
     async def runner(self, which: str = "0/1") -> Runner:
         """Return the runner of an Attempt's latest machine."""
-        uid = (await self.documents())[which]["metadata"]["uid"]
+        return self._runner((await self.documents())[which]["metadata"]["uid"])
+
+    async def runner_of(self, owner: str) -> Runner:
+        """Return the runner of the one Attempt of a workload."""
+        for one in await self.all_documents():
+            if one["metadata"]["ownerReferences"][0]["name"] == owner:
+                return self._runner(one["metadata"]["uid"])
+        raise LookupError(owner)
+
+    def _runner(self, uid: str) -> Runner:
         intents = [one for one in self.fake.intents.values() if str(one.attempt_uid) == uid]
         intent = intents[-1]
         return self.runners.setdefault(intent.key, Runner(self.database, intent))

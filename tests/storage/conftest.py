@@ -1,10 +1,12 @@
 """The same schema on both supported servers: the embedded one and PostgreSQL 15."""
 
+import contextlib
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import asyncpg
 import pytest
+from tests.storage.logins import in_database
 from tests.storage.scene import SCENE, Connection
 
 from nodus_api.storage import migrate
@@ -40,19 +42,41 @@ def either_url(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="session")
 async def superuser(either_url: str) -> AsyncIterator[Connection]:
-    """One superuser's connection a server."""
-    connection = await asyncpg.connect(either_url)
-    await connection.execute("SET search_path = nodus")
-    yield connection
-    await connection.close()
+    """One superuser's connection a server, to a migrated database that nobody commits to."""
+    async with fresh_database(either_url, "nodus_scene") as url:
+        await migrate.upgrade(url)
+        connection = await asyncpg.connect(url)
+        await connection.execute("SET search_path = nodus")
+        yield connection
+        await connection.close()
 
 
 @pytest.fixture
-async def scene(superuser: Connection, clean_database: str) -> AsyncIterator[Connection]:
+async def scene(superuser: Connection) -> AsyncIterator[Connection]:
     """The scene of scene.py in the scheduler's role, rolled back afterwards."""
     transaction = superuser.transaction()
     await transaction.start()
-    await superuser.execute("SET LOCAL ROLE nodus_scheduler")
-    await superuser.execute(SCENE)
-    yield superuser
-    await transaction.rollback()
+    try:
+        await superuser.execute("SET LOCAL ROLE nodus_scheduler")
+        await superuser.execute(SCENE)
+        yield superuser
+    finally:
+        await transaction.rollback()
+
+
+@pytest.fixture
+async def empty_url(either_url: str) -> AsyncIterator[str]:
+    """A database without schema nodus, beside the migrated one."""
+    async with fresh_database(either_url, "nodus_empty") as url:
+        yield url
+
+
+@contextlib.asynccontextmanager
+async def fresh_database(url: str, name: str) -> AsyncIterator[str]:
+    """Make a database beside that of `url`, and drop it at the end."""
+    admin = await asyncpg.connect(url)
+    await admin.execute(f"DROP DATABASE IF EXISTS {name}")
+    await admin.execute(f"CREATE DATABASE {name}")
+    yield in_database(url, name)
+    await admin.execute(f"DROP DATABASE {name}")
+    await admin.close()

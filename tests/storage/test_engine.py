@@ -11,12 +11,13 @@ from tests.storage.logins import as_login
 
 from nodus_api.clock import ManualClock
 from nodus_api.storage import tables
-from nodus_api.storage.engine import Database, Role
+from nodus_api.storage.engine import Database, Role, require_supported
 from nodus_api.storage.errors import (
     StorageConflict,
     StorageContention,
     StorageFault,
     StorageUnavailable,
+    TooOldServer,
     mask_password,
 )
 
@@ -179,6 +180,14 @@ async def test_a_lost_connection_fails_once_and_the_next_transaction_works(
     async with scheduler_database.transaction() as connection:
         row = (await connection.execute(SESSION)).one()
     assert row[0] == "nodus_scheduler"
+
+
+def test_a_server_too_old_is_refused_with_what_to_do() -> None:
+    require_supported(15, 0)
+    with pytest.raises(TooOldServer) as refused:
+        require_supported(14, 22)
+    assert "PostgreSQL 14.22, but Nodus API needs 15 or newer" in str(refused.value)
+    assert "upgrade the server" in str(refused.value)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,8 @@ import asyncpg
 import pytest
 from tests.storage.scene import Connection
 
+from nodus_api.storage import migrate
+
 READER = "nodus_api"
 WRITER = "nodus_scheduler"
 
@@ -132,19 +134,16 @@ async def test_the_reader_notes_the_use_of_a_token(scene: Connection) -> None:  
     assert [tuple(row) for row in used] == [("abcdefghij23", "2026-01-01 00:01:00+00")]
 
 
-async def test_partition_upkeep_becomes_the_owner_by_a_deliberate_act(either_url: str) -> None:
-    connection = await asyncpg.connect(either_url)
+async def test_partition_upkeep_becomes_the_owner_by_a_deliberate_act(empty_url: str) -> None:
+    await migrate.upgrade(empty_url)
+    connection = await asyncpg.connect(empty_url)
     try:
         await connection.execute("SET SESSION AUTHORIZATION nodus_scheduler")
+        detach = "ALTER TABLE nodus.changes DETACH PARTITION nodus.changes_2 CONCURRENTLY"
         with pytest.raises(asyncpg.InsufficientPrivilegeError):
-            await connection.execute("ALTER TABLE nodus.changes DETACH PARTITION nodus.changes_2")
+            await connection.execute(detach)
         await connection.execute("SET ROLE nodus_migrate")
-        await connection.execute(
-            "ALTER TABLE nodus.changes DETACH PARTITION nodus.changes_2 CONCURRENTLY"
-        )
-        await connection.execute(
-            "ALTER TABLE nodus.changes ATTACH PARTITION nodus.changes_2"
-            " FOR VALUES FROM (524288) TO (786432)"
-        )
+        await connection.execute(detach)
+        await connection.execute("DROP TABLE nodus.changes_2")
     finally:
         await connection.close()

@@ -4,7 +4,7 @@ import asyncio
 import os
 import shutil
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import asyncpg
@@ -12,11 +12,13 @@ import pytest
 import sqlalchemy as sa
 from alembic.config import Config
 from alembic.script import ScriptDirectory
-from tests.storage.logins import as_login, in_database
+from tests.storage.conftest import OLDEST
+from tests.storage.logins import as_login
 from tests.storage.scene import Connection
 
 from nodus_api.clock import SystemClock
 from nodus_api.storage import migrate
+from nodus_api.storage.embedded import EmbeddedPostgres
 from nodus_api.storage.engine import Database, Role
 from nodus_api.storage.errors import (
     MigrationRefused,
@@ -40,17 +42,6 @@ UNION ALL SELECT 'role', rolname || rolinherit::text || rolcanlogin::text FROM p
 UNION ALL SELECT 'member', roleid::regrole::text || member::regrole::text FROM pg_auth_members
 ORDER BY 1, 2
 """
-
-
-@pytest.fixture
-async def empty_url(either_url: str) -> AsyncIterator[str]:
-    """A database without schema nodus, beside the migrated one."""
-    admin = await asyncpg.connect(either_url)
-    await admin.execute("DROP DATABASE IF EXISTS nodus_empty")
-    await admin.execute("CREATE DATABASE nodus_empty")
-    yield in_database(either_url, "nodus_empty")
-    await admin.execute("DROP DATABASE nodus_empty")
-    await admin.close()
 
 
 async def state(url: str) -> list[tuple[str, str]]:
@@ -228,3 +219,53 @@ async def test_an_operator_starts_an_epoch(empty_url: str) -> None:
     await migrate.upgrade(empty_url)
     assert await migrate.new_epoch(empty_url) == 1 << 44
     assert await migrate.new_epoch(empty_url) == 2 << 44
+
+
+# a server that has never seen our roles ----------------------------------------------------------
+
+
+@pytest.fixture(params=[None, OLDEST], ids=["newest", "oldest"])
+def bare_url(request: pytest.FixtureRequest, open_folder: Path) -> Iterator[str]:
+    """The address of a server without roles, made for the test."""
+    if request.param is not None and not (request.param / "postgres").exists():
+        pytest.skip("PostgreSQL 15 is not installed on this machine")
+    folder = open_folder / ("bare" if request.param is None else "bare15")
+    server = EmbeddedPostgres(folder, binaries=request.param, settings={"fsync": "off"})
+    server.start()
+    yield server.url
+    server.stop()
+
+
+async def test_a_login_that_makes_roles_makes_the_three(bare_url: str) -> None:  # AS-117
+    admin = await asyncpg.connect(bare_url)
+    await admin.execute("CREATE ROLE plain LOGIN; CREATE ROLE maker LOGIN CREATEROLE")
+    await admin.execute("ALTER DATABASE nodus OWNER TO maker")
+
+    with pytest.raises(MigrationRefused) as refused:
+        await migrate.upgrade(as_login(bare_url, "plain"))
+    await migrate.upgrade(as_login(bare_url, "maker"))
+    first = await state(bare_url)
+    await migrate.upgrade(as_login(bare_url, "maker"))
+
+    assert "nodus_migrate, nodus_api, nodus_scheduler are missing and plain may not" in str(
+        refused.value
+    )
+    assert await count_tables(bare_url) == 40
+    assert await state(bare_url) == first
+    roles = await admin.fetch(
+        "SELECT rolname, rolcanlogin, rolinherit, rolsuper,"
+        " pg_has_role(rolname, 'nodus_migrate', 'MEMBER') AS owner"
+        " FROM pg_roles WHERE rolname ~ '^nodus_' ORDER BY rolname"
+    )
+    await admin.close()
+    assert [tuple(role) for role in roles] == [
+        ("nodus_api", True, True, False, False),
+        ("nodus_migrate", True, True, False, True),
+        ("nodus_scheduler", True, False, False, True),
+    ]
+    for role in Role:
+        database = Database(as_login(bare_url, "maker"), role=role)
+        async with database.transaction() as connection:
+            current = await connection.scalar(sa.text("SELECT current_user::text"))
+        await database.close()
+        assert current == role.value

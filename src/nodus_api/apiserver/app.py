@@ -40,6 +40,8 @@ from nodus_api.attempts.resource import ATTEMPTS
 from nodus_api.clock import Clock
 from nodus_api.watchcache import AttemptCache
 
+RIGHTS_SECONDS = 60.0
+
 
 class ApiServer:
     """The ASGI application of one replica, and what `serve` needs to end it."""
@@ -163,7 +165,14 @@ def create_app(
             clock=clock,
             new_id=new_id,
         ),
-        background=Background({"watch-cache": cache.run, "access": view.run, "lag": lag.run}),
+        background=Background(
+            {
+                "watch-cache": cache.run,
+                "access": view.run,
+                "loop-lag": lag.run,
+                "rights": lambda: _judge_again(view, clock),
+            }
+        ),
         access=view,
         drain=drain,
         watches=watches,
@@ -211,6 +220,13 @@ def _follow_access(
         project_watchers.wake()
 
     view.changed = changed
+
+
+async def _judge_again(view: AccessCache, clock: Clock) -> None:
+    """Judge the running watches once a minute too: a token may expire without a change."""
+    while True:
+        await clock.sleep(RIGHTS_SECONDS)
+        view.changed()
 
 
 def _registry(metrics: Metrics, cache: AttemptCache) -> CollectorRegistry:

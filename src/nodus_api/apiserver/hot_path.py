@@ -68,7 +68,7 @@ class AttemptReads:
         )
         options = parse_options(request, SUPPORTED)
         try:
-            seal = await self._seal(request.info, options) if _pages(options) else None
+            seal = self._seal(request.info, options) if _pages(options) else None
             page = await self._page(request.info, options, seal)
         except CACHE_ERRORS as error:
             raise of_cache(error, too_old=expired_list) from error
@@ -104,9 +104,9 @@ class AttemptReads:
 
     # -- pages -------------------------------------------------------------------------------
 
-    async def _seal(self, info: RequestInfo, options: ListOptions) -> Seal:
+    def _seal(self, info: RequestInfo, options: ListOptions) -> Seal:
         return Seal(
-            key=await self._cache.continue_key(),
+            key=self._cache.continue_key,
             path=canonical_path(info.namespace),
             selectors=options.selectors,
         )

@@ -92,7 +92,7 @@ class NamespaceReads:
         )
         options = parse_options(request, namespaces.SUPPORTED_FIELDS)
         seal = Seal(
-            key=await self._cache.continue_key(), path=PATH, selectors=options.selectors
+            key=self._cache.continue_key, path=PATH, selectors=options.selectors
         ) if options.limit or options.continue_ else None  # fmt: skip
         at, start = _place(options, seal)
         view = await self._view(at)

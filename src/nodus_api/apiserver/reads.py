@@ -3,8 +3,9 @@
 The hot path and the FastAPI routes of the same paths both end here, so that their bytes are equal.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from nodus_api.apiserver.answers import Answer, BodyAnswer
 from nodus_api.apiserver.errors import StatusRenderer
@@ -16,7 +17,7 @@ from nodus_api.apiserver.streaming import StreamTimes, WatchSource, WatchStream
 from nodus_api.apiserver.watches import RunningWatches
 from nodus_api.clock import Clock, give_way
 from nodus_api.metav1.list_options import ListOptions
-from nodus_api.metav1.negotiation import Representation, negotiate
+from nodus_api.metav1.negotiation import Form, Representation, negotiate
 from nodus_api.metav1.objects import ListMeta
 from nodus_api.metav1.partial import LIST_END, indented
 from nodus_api.metav1.query import is_pretty
@@ -82,21 +83,30 @@ def object_answer(request: Request, rendering: Rendering, body: bytes) -> BodyAn
 async def list_answer(
     request: Request, rendering: Rendering, metadata: ListMeta, bodies: Sequence[bytes]
 ) -> BodyAnswer:
-    """Return the answer to a list; other forms than JSON are made here, in pieces with yields."""
+    """Return the answer to a list.
+
+    Plain JSON is joined as it is sent, since its length is known before; every other form is made
+    here, in pieces with yields.
+    """
     head = rendering.list_head(metadata)
-    pieces = [head]
-    for piece in rendering.list_pieces(bodies):
-        pieces.append(piece)
-        await give_way()
+    pieces = rendering.list_pieces(bodies)
     if wants_indent(request):
-        indented_pieces = []
-        for piece in indented_list(head, iter(pieces[1:])):
-            indented_pieces.append(piece)
-            await give_way()
-        pieces = indented_pieces
+        made = await _made(indented_list(head, pieces))
+    elif rendering.representation.form is Form.JSON:
+        commas = max(len(bodies) - 1, 0)
+        length = len(head) + sum(map(len, bodies)) + commas + len(LIST_END)
+        return BodyAnswer(pieces=chain((head,), pieces, (LIST_END,)), length=length)
     else:
-        pieces.append(LIST_END)
-    return BodyAnswer(pieces=pieces, length=sum(map(len, pieces)))
+        made = [head, *await _made(pieces), LIST_END]
+    return BodyAnswer(pieces=made, length=sum(map(len, made)))
+
+
+async def _made(pieces: Iterable[bytes]) -> list[bytes]:
+    found = []
+    for piece in pieces:
+        found.append(piece)
+        await give_way()
+    return found
 
 
 def watch_answer(

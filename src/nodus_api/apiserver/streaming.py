@@ -140,6 +140,7 @@ class WatchStream:
         self._started = self._clock.monotonic()
         out = _Writer(request, send, self._times.stuck, self._metrics)
         await out.start()
+        self._metrics.running(request.info, 1)
         try:
             await self._run(request, receive, out)
         except CACHE_ERRORS as error:
@@ -148,6 +149,8 @@ class WatchStream:
             # the stream stands at the end of an event, so it can say so and end cleanly (AS-094)
             log.exception("a watch failed", extra={"request_id": request.request_id})
             await self._fail(request, out, InternalError(request.request_id))
+        finally:
+            self._metrics.running(request.info, -1)
         if out.alive:
             await self._not_too_short()
             await out.finish()
@@ -194,8 +197,7 @@ class WatchStream:
         ends = self._started + self._times.lasts
         last_bookmark = ends - LAST_BOOKMARK_SECONDS
         due = min(self._clock.monotonic() + self._times.bookmark_interval, last_bookmark)
-        source.wake_at(ends)
-        source.wake_at(due)
+        source.wake_at(min(due, ends))
         with suppress(WatchOver):
             while out.alive:
                 while changes := await source.take():
@@ -209,7 +211,7 @@ class WatchStream:
                     await self._progress(source, out)
                     due = now + self._times.bookmark_interval
                     due = last_bookmark if now < last_bookmark < due else due
-                    source.wake_at(due)
+                    source.wake_at(min(due, ends))
                 await source.wait()
         if source.over is not None:
             await self._progress(source, out)

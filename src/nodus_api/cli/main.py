@@ -18,21 +18,53 @@ class Entry:
 
 
 COMMANDS = {
-    "up": Entry("up", "up", "Run database, scheduler and HTTPS server on this machine until Ctrl-C."),
-    "demo": Entry("demo", "demo", "Run a real Job of three indexes on this machine, show it live, and bill it."),
-    "serve": Entry("serve", "serve", "Serve Attempts over HTTPS until SIGTERM; any number of replicas may run."),
-    "schedule": Entry("schedule", "schedule", "Place and drive Attempts until SIGTERM; programs on this host go on without it."),
-    "migrate": Entry("database", "migrate", "Bring the database's schema up to date; a second run changes nothing."),
-    "doctor": Entry("database", "doctor", "Check the data directory, the database and the server, a sentence each."),
+    "up": Entry(
+        "up", "up", "Run database, scheduler and HTTPS server on this machine until Ctrl-C."
+    ),
+    "demo": Entry(
+        "demo",
+        "demo",
+        "Run a real Job of three indexes on this machine, show it live, and bill it.",
+    ),
+    "serve": Entry(
+        "serve", "serve", "Serve Attempts over HTTPS until SIGTERM; any number of replicas may run."
+    ),
+    "schedule": Entry(
+        "schedule",
+        "schedule",
+        "Place and drive Attempts until SIGTERM; programs on this host go on without it.",
+    ),
+    "migrate": Entry(
+        "database",
+        "migrate",
+        "Bring the database's schema up to date; a second run changes nothing.",
+    ),
+    "doctor": Entry(
+        "database",
+        "doctor",
+        "Check the data directory, the database and the server, a sentence each.",
+    ),
     "submit": Entry("submit", "submit", "Submit the workloads of a manifest, all or none."),
-    "stop": Entry("submit", "stop", "Stop a workload for good; OWNER is KIND/NAME, or the NAME of a Job."),
+    "stop": Entry(
+        "submit", "stop", "Stop a workload for good; OWNER is KIND/NAME, or the NAME of a Job."
+    ),
     "get": Entry("views", "get", "Show Attempts, all of a project or those named."),
-    "cost": Entry("views", "cost", "Show what Attempts cost in USD, by segment, and prove that the segments add up."),
+    "cost": Entry(
+        "views",
+        "cost",
+        "Show what Attempts cost in USD, by segment, and prove that the segments add up.",
+    ),
     "token": Entry("access", "token", "Create, list and revoke API tokens."),
     "project": Entry("access", "project", "Create projects, their members and their funds."),
-    "kubeconfig": Entry("kubeconfig", "kubeconfig", "Print a kubeconfig for a user of this server."),
-    "openapi": Entry("openapi", "openapi", "Write the OpenAPI documents that the server publishes."),
-    "bench": Entry("bench", "bench", "Measure the product on this machine, each case beside its yardstick."),
+    "kubeconfig": Entry(
+        "kubeconfig", "kubeconfig", "Print a kubeconfig for a user of this server."
+    ),
+    "openapi": Entry(
+        "openapi", "openapi", "Write the OpenAPI documents that the server publishes."
+    ),
+    "bench": Entry(
+        "bench", "bench", "Measure the product on this machine, each case beside its yardstick."
+    ),
 }
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 import click
+import uvloop
 
 from nodus_api import logs
 from nodus_api.cli.errors import Refused, reported
@@ -120,12 +121,12 @@ def warn_of_password(settings: Settings) -> str | None:
 
 
 def run_async(command: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
-    """Let an async function be a command's body, its errors reported."""
+    """Let an async function be a command's body, on uvloop, its errors reported."""
 
     @functools.wraps(command)
     def body(*args: P.args, **kwargs: P.kwargs) -> T:
-        with reported():
-            return asyncio.run(command(*args, **kwargs))
+        with reported(), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(command(*args, **kwargs))
 
     return body
 

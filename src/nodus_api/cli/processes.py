@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 import threading
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,31 +51,40 @@ def forget(run_dir: Path, name: str) -> None:
 
 
 def recorded(run_dir: Path) -> dict[str, ProcessId]:
-    """Return the recorded processes that still live: pid and start ticks match, and it is ours."""
+    """Return the recorded processes that still live, pid and start ticks both as recorded."""
     found = {}
     for path in sorted(run_dir.glob("*.pid")):
         process = _read(path)
-        if process is not None and identify(process.pid) == process and _is_ours(process.pid):
+        if process is not None and identify(process.pid) == process:
             found[path.stem] = process
-        else:
-            path.unlink(missing_ok=True)
     return found
 
 
-def end_orphans(run_dir: Path, clock: Clock, *, grace: float = 10.0) -> list[str]:
-    """End what a killed `nodus up` left running, and return the names; `grace` in seconds."""
-    orphans = recorded(run_dir)
+def end_orphans(
+    run_dir: Path, clock: Clock, *, keep: Collection[str] = (), grace: float = 10.0
+) -> list[str]:
+    """End what a killed `nodus up` left running, and return the names; `grace` in seconds.
+
+    Parts named in `keep` are left to be adopted, and so is what is no process of ours.
+    """
+    orphans = {
+        name: process
+        for name, process in recorded(run_dir).items()
+        if name not in keep and _is_ours(process.pid)
+    }
     for name, process in orphans.items():
         _log.warning(
             "A process of an earlier `nodus up` is ended", extra={"part": name, "pid": process.pid}
         )
         _signal(process, signal.SIGTERM)
     deadline = clock.monotonic() + grace
-    for name, process in orphans.items():
+    for process in orphans.values():
         if not await_end(process, clock, deadline):
             _signal(process, signal.SIGKILL)
             await_end(process, clock, clock.monotonic() + 5.0)
-        forget(run_dir, name)
+    for path in run_dir.glob("*.pid"):
+        if path.stem not in keep:
+            path.unlink(missing_ok=True)
     return list(orphans)
 
 

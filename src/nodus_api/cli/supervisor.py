@@ -245,3 +245,4 @@ class Supervisor:
             except StorageError as error:
                 _log.error("A part does not stop", extra={"part": part.name, "problem": str(error)})
             processes.forget(self._run_dir, part.name)
+            _log.info("A part was stopped", extra={"part": part.name})

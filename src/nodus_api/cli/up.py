@@ -60,7 +60,7 @@ def up(health_port: int | None, **options: Any) -> None:
         directory = open_data_directory(settings.data_dir)
         with take_lock(directory):
             directory.run.mkdir(mode=0o700, exist_ok=True)
-            processes.end_orphans(directory.run, SystemClock())
+            processes.end_orphans(directory.run, SystemClock(), keep=(PostgresPart.name,))
             with _bound(settings, health_port) as sockets:
                 _supervise(settings, directory, sockets)
 

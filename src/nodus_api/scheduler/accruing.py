@@ -1,8 +1,5 @@
 """What running machines have cost so far, at most once a minute an Attempt (step 11, SC-508)."""
 
-from dataclasses import replace
-
-from nodus_api.kernel.billing import proof_of_life
 from nodus_api.scheduler.context import LoopContext
 from nodus_api.scheduler.settling import count_costs
 from nodus_api.storage import due
@@ -15,9 +12,6 @@ async def accrue(loop: LoopContext) -> None:
 
     async def work(batch: Batch) -> None:
         for record in list(batch.records.values()):
-            watermark = proof_of_life(record.attempt, record.work.watermark)
-            if watermark is not None and record.attempt.live:
-                counted = replace(record, work=replace(record.work, accrued=watermark))
-                batch.put(count_costs(counted))
+            batch.put(count_costs(record))
 
     await loop.in_batches("accrue", await loop.attempts.nos(query), work)

@@ -47,8 +47,11 @@ Found = MachineView | None | Exception
 """What the supplier said of an intent: the machine, that there is none, or an error."""
 
 
-async def request_machines(loop: LoopContext) -> None:
-    """Take up what the supplier answered, then create or look for what is intended."""
+async def request_machines(loop: LoopContext) -> bool:
+    """Take up what the supplier answered, then create or look for what is intended.
+
+    Returns whether there were answers: one may have sent an Attempt back to be placed.
+    """
     creates, finds = loop.calls.creates.returned(), loop.calls.finds.returned()
     sightings = await loop.machines.requested(loop.pace.batch, answered=[*creates, *finds])
     await _apply(loop, sightings, creates, creating=True)
@@ -61,6 +64,7 @@ async def request_machines(loop: LoopContext) -> None:
     for one in waiting:
         if one.details["tries"] > 0 and not _busy(loop, one.no):
             loop.calls.finds.send(one.no, partial(loop.supplier.find, one.key))
+    return bool(creates or finds)
 
 
 def _missing(sighting: Sighting, finds: Mapping[int, Found]) -> bool:

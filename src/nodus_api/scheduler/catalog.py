@@ -1,11 +1,9 @@
 """The catalog as placement sees it: classes with their markets, and the offers behind them."""
 
-import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from hashlib import sha256
-from typing import Any
 
 from nodus_api.kernel.offering import (
     CandidateKey,
@@ -18,9 +16,6 @@ from nodus_api.kernel.vocabulary import Market
 from nodus_api.scheduler.context import LoopContext
 from nodus_api.storage.batch import Batch
 from nodus_api.storage.catalog_store import Offer, OfferStats, read_stats, write_stats
-from nodus_api.suppliers.supplier import OfferedClass, SupplierOffer
-
-log = logging.getLogger(__name__)
 
 LONGEST_BACKOFF = timedelta(seconds=1800)
 FIRST_BACKOFF = timedelta(seconds=30)
@@ -138,22 +133,6 @@ def _failed(stats: OfferStats, offer: int, now: datetime) -> OfferStats:
     )
 
 
-async def sync_offers(loop: LoopContext) -> None:
-    """Write down what the supplier said it offers, and ask again when that is old."""
-    for answer in loop.calls.offers.returned().values():
-        if isinstance(answer, Exception):
-            loop.failed_call("offers", answer)
-            log.warning("the supplier did not say what it offers", extra={"cause": str(answer)})
-            continue
-        classes = {one.offered_class.name: _offering(one.offered_class) for one in answer}
-        offers = [_offer(one) for one in answer]
-        await loop.catalog.sync(loop.reign.token, list(classes.values()), offers)
-        loop.offers_known = True
-    now = loop.clock.monotonic()
-    if now >= loop.offers_due and loop.calls.offers.send("all", loop.supplier.offers):
-        loop.offers_due = now + loop.pace.offers.total_seconds()
-
-
 async def load_catalog(loop: LoopContext, now: datetime) -> Catalog:
     """Load the catalog of this moment."""
     classes, offers = await loop.catalog.load()
@@ -171,48 +150,4 @@ def _class_stats(offers: Sequence[Offer], market: Market, now: datetime) -> Cand
         available=None if unknown else sum(known),
         largest_available=None if unknown else max(known, default=0),
         backoff_until=min(ends) if ends and len(ends) == len(offers) else None,
-        **_measured(offers, market),
-    )
-
-
-def _measured(offers: Sequence[Offer], market: Market) -> dict[str, Any]:
-    """Return the figures that outcomes have taught; the priors stand in for the rest."""
-    merged: dict[str, Any] = {}
-    for offer in offers:
-        if market in offer.stats:
-            merged |= offer.stats[market].stats.get("candidate", {})
-    return merged
-
-
-def _offering(offered: OfferedClass) -> OfferingClass:
-    return OfferingClass(
-        name=offered.name,
-        accelerator=offered.accelerator,
-        form=offered.form,
-        count=offered.count,
-        accelerator_memory_gib=offered.accelerator_memory_gib,
-        vcpus=offered.vcpus,
-        memory_gib=offered.memory_gib,
-        disk_gib=offered.disk_gib,
-        arch=offered.arch,
-        region_class=offered.region_class,
-        gang_capable=offered.gang_capable,
-        rate_on_demand=offered.rate_on_demand,
-        rate_spot=offered.rate_spot,
-        speed=offered.speed,
-        reference_rate=offered.reference_rate,
-    )
-
-
-def _offer(offer: SupplierOffer) -> Offer:
-    return Offer(
-        offering=offer.offered_class.name,
-        instance_type=offer.instance_type,
-        region=offer.region,
-        zone=offer.zone,
-        cost_on_demand=offer.cost_on_demand,
-        cost_spot=offer.cost_spot,
-        increment=offer.increment,
-        minimum=offer.minimum,
-        available=offer.available,
     )

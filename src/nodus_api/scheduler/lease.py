@@ -7,8 +7,7 @@ before anything else runs, and whatever it still had under way is refused by the
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Collection
 
 from nodus_api.clock import Clock
 from nodus_api.storage.errors import FencedOff, StorageError
@@ -96,9 +95,7 @@ class Leadership:
             for task in done:
                 task.result()
         finally:
-            for task in parts:
-                with suppress(FencedOff, StorageError):
-                    await end(task)
+            await _end_all(parts)
 
     async def _run_reign(self, reign: Reign) -> None:
         await self._reign(reign)
@@ -113,3 +110,10 @@ class Leadership:
     async def _watch_line(self, lost: asyncio.Event) -> None:
         await lost.wait()
         raise FencedOff("the connection that holds the leader's lock ended")
+
+
+async def _end_all(tasks: Collection["asyncio.Task[None]"]) -> None:
+    """Cancel tasks and wait for all of them, whatever they end with."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -9,7 +9,6 @@ from nodus_api.attempts import render
 from nodus_api.clock import Clock
 from nodus_api.scheduler.accruing import accrue
 from nodus_api.scheduler.acquiring import request_machines
-from nodus_api.scheduler.catalog import sync_offers
 from nodus_api.scheduler.context import Calls, LoopContext, Pace
 from nodus_api.scheduler.desiring import end_workloads, fill_slots, stop_unwanted
 from nodus_api.scheduler.hearing import apply_reports
@@ -17,6 +16,7 @@ from nodus_api.scheduler.intake import take_commands
 from nodus_api.scheduler.lease import Leadership
 from nodus_api.scheduler.metrics import LoopMetrics
 from nodus_api.scheduler.observing import Watch, observe_machines
+from nodus_api.scheduler.offers import sync_offers
 from nodus_api.scheduler.placing import place_queued
 from nodus_api.scheduler.releasing import release, sweep_orphans
 from nodus_api.scheduler.timing import apply_deadlines, pass_orders_on
@@ -74,9 +74,12 @@ class Scheduler:
         )
         await leadership.run(stop)
 
-    def wake(self) -> None:
-        """Begin the next pass at once."""
-        self._wake.set()
+    async def wake(self) -> None:
+        """Begin the leader's next pass at once: ours if we lead, else by a notification."""
+        if self.leading:
+            self._wake.set()
+        else:
+            await LeaderStore(self._database).wake_loop()
 
     def passes(self, reign: Reign) -> "Passes":
         """Return the passes of one reign."""
@@ -146,19 +149,23 @@ class Passes:
         """
         loop = self.loop
         again = False
-        for name, step in self._steps(full):
+        for name, step in self._steps(full=full):
             with loop.metrics.step_seconds.labels(step=name).time():
                 answer = await self._step(name, step)
             again |= answer is True and name in _LEAVES_WORK
         loop.metrics.passes.inc()
         return again
 
+    async def step(self, name: str) -> object:
+        """Make one step of a pass alone."""
+        return await dict(self._steps(full=True))[name]()
+
     async def until_next(self) -> float | None:
         """Return the seconds until a row's own time comes; None if none is set."""
         wait = await self.loop.attempts.until_next()
         return None if wait is None else wait.total_seconds()
 
-    def _steps(self, full: bool) -> Sequence[tuple[str, Step]]:
+    def _steps(self, *, full: bool) -> Sequence[tuple[str, Step]]:
         loop = self.loop
         steps: list[tuple[str, Step, bool]] = [
             ("intake", lambda: take_commands(loop), True),
@@ -190,5 +197,5 @@ class Passes:
             return None
 
 
-_LEAVES_WORK = frozenset({"end", "replace", "release"})
+_LEAVES_WORK = frozenset({"request", "end", "replace", "release"})
 """Steps whose work is taken up by an earlier step of the next pass."""

@@ -33,7 +33,7 @@ from nodus_api.storage.records import AttemptRecord, Decided
 async def place_queued(loop: LoopContext) -> bool:
     """Place a batch of queued Attempts; return whether any machine was intended."""
     if not loop.offers_known:
-        return False  # to an empty catalog everything is unplaceable for ever
+        return False
     nos = await loop.attempts.nos(due.placeable(loop.pace.placed_at_once))
     if not nos:
         return False

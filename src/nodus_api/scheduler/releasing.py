@@ -5,14 +5,11 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 
-from nodus_api.kernel import events
 from nodus_api.kernel.deadlines import RELEASE_ALERT
-from nodus_api.kernel.lifecycle import advance
-from nodus_api.kernel.vocabulary import MachineState, WaitingFor
+from nodus_api.kernel.vocabulary import MachineState
 from nodus_api.scheduler.context import LoopContext
 from nodus_api.scheduler.desiring import end_unstarted
-from nodus_api.scheduler.settling import billed
-from nodus_api.storage import due
+from nodus_api.scheduler.offers import capacity_came_back
 from nodus_api.storage.batch import Batch
 from nodus_api.storage.machine_store import Sighting
 from nodus_api.storage.records import AttemptRecord, Tenancy
@@ -44,7 +41,8 @@ async def release(loop: LoopContext) -> bool:
                 look = looks.get(tenancy.machine.no or 0)
                 if look is not None and tenancy.machine.state is MachineState.RELEASING:
                     record = _after_look(loop, record, tenancy, look, batch.now)
-            record = _prove(record, batch.now)
+            if record.attempt.live:
+                record = end_unstarted(record, batch.now)
             gone.update(_gone(record) - _gone(batch.loaded[record.no or 0]))
             batch.put(record)
 
@@ -54,21 +52,8 @@ async def release(loop: LoopContext) -> bool:
         if one.no not in looks:
             loop.calls.deletes.send(one.no, partial(_look, loop, one))
     if gone:
-        await _hasten(loop)
+        await capacity_came_back(loop)
     return bool(gone)
-
-
-async def _hasten(loop: LoopContext) -> None:
-    """Capacity came back: let those who wait for it try again at once."""
-    loop.offers_due = loop.clock.monotonic()
-
-    async def work(batch: Batch) -> None:
-        for record in list(batch.records.values()):
-            if record.attempt.waiting_for is WaitingFor.CAPACITY:
-                batch.put(replace(record, work=replace(record.work, next_try=None)))
-
-    nos = await loop.attempts.nos(due.waiting_for_capacity(loop.pace.batch))
-    await loop.in_batches("hasten", nos, work)
 
 
 async def _look(loop: LoopContext, sighting: Sighting) -> DeletionObservation:
@@ -120,20 +105,6 @@ def _later(tenancy: Tenancy, now: datetime) -> Tenancy:
         log.error("a machine is not gone 15 minutes after its release", extra={"key": machine.key})
     moved = replace(machine, tries=machine.tries + 1, next_try=now + wait, gone_seen=None)
     return replace(tenancy, machine=moved)
-
-
-def _prove(record: AttemptRecord, now: datetime) -> AttemptRecord:
-    """T18 once every machine of an ended Attempt is gone; the billed one's time counts (SC-342)."""
-    attempt = record.attempt
-    if attempt.live:
-        return end_unstarted(record, now)
-    all_gone = all(one.machine.state is MachineState.GONE for one in record.tenancies)
-    if not record.tenancies or not all_gone or attempt.deletion_proven is not None:
-        return record
-    payer = billed(record)
-    times = [one.machine.gone for one in ([payer] if payer else record.tenancies)]
-    at = max((time for time in times if time is not None), default=now)
-    return record.moved(advance(attempt, events.DeletionProven(at=at)))
 
 
 def _gone(record: AttemptRecord) -> set[int]:

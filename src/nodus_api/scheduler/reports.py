@@ -5,10 +5,11 @@ answer is made from the lease, so a start is granted by a later answer than the 
 """
 
 import asyncio
+import contextlib
 import logging
 import socket
 import ssl
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Annotated, Any, Literal
 from uuid import UUID
@@ -61,14 +62,14 @@ class ReportBody(BaseModel):
 class ReportServer:
     """The ASGI application for reports; `wake` tells the leader that one waits.
 
-    A heartbeat wakes nobody: the next full pass is soon enough.
+    A heartbeat wakes nobody: the next full pass is soon enough. Where waking fails, too.
     """
 
     def __init__(
         self,
         store: ReportStore,
         *,
-        wake: Callable[[], Any],
+        wake: Callable[[], Awaitable[None]],
         metrics: LoopMetrics,
         new_id: Callable[[], UUID],
     ) -> None:
@@ -119,7 +120,8 @@ class ReportServer:
         if not standing.current:
             raise StaleEpoch(report.epoch, current=standing.slot_epoch)
         if report.kind != "heartbeat":
-            self._wake()
+            with contextlib.suppress(StorageError):
+                await self._wake()
         return Reply(status=200, body=orjson.dumps(_orders(report.kind, standing))), report.kind
 
 

@@ -10,7 +10,7 @@ from datetime import datetime
 
 from nodus_api.kernel.attempt import Attempt, Checkpoints, CostSegment
 from nodus_api.kernel.billing import charge, clock_of, cover_of, proof_of_life
-from nodus_api.kernel.events import Recovered
+from nodus_api.kernel.events import DeletionProven, Recovered
 from nodus_api.kernel.lifecycle import advance
 from nodus_api.kernel.replacement import SlotCounters, decide
 from nodus_api.kernel.spec import WorkloadSpec
@@ -30,7 +30,8 @@ def settle(batch: Batch) -> None:
             continue
         if before.attempt.live and not record.attempt.live:
             record = decide_slot(release_machines(record, batch.now), batch.now)
-        if record.attempt != before.attempt or record.work != before.work:
+        record = prove_deletion(record)
+        if _billed_times(record.attempt) != _billed_times(before.attempt):
             record = count_costs(record)
         batch.put(_with_checkpoints(record))
         if record.attempt.command_started and not before.attempt.command_started:
@@ -63,6 +64,19 @@ def released(tenancy: Tenancy, now: datetime) -> Tenancy:
                 next_try=None,
             )
             return replace(tenancy, machine=leaving)
+
+
+def prove_deletion(record: AttemptRecord) -> AttemptRecord:
+    """T18 once every machine of an ended Attempt is gone; the billed one's time counts (SC-342)."""
+    attempt, tenancies = record.attempt, record.tenancies
+    if attempt.live or attempt.deletion_proven is not None or not tenancies:
+        return record
+    if any(one.machine.state is not MachineState.GONE for one in tenancies):
+        return record
+    payer = billed(record)
+    times = [one.machine.gone for one in ([payer] if payer else tenancies)]
+    at = max(time for time in times if time is not None)
+    return record.moved(advance(attempt, DeletionProven(at=at)))
 
 
 def decide_slot(record: AttemptRecord, now: datetime) -> AttemptRecord:
@@ -113,8 +127,8 @@ def counters_of(slot: Slot) -> SlotCounters:
 def count_costs(record: AttemptRecord) -> AttemptRecord:
     """Count the ledger anew, up to the last proof of life (SC-508, SC-523)."""
     segments: list[CostSegment] = []
-    tenancy = billed(record)
-    attempt = record.attempt
+    attempt, tenancy = record.attempt, billed(record)
+    watermark = proof_of_life(attempt, record.work.watermark)
     if tenancy is not None and tenancy.machine.no is not None:
         clock = clock_of(
             attempt,
@@ -124,9 +138,20 @@ def count_costs(record: AttemptRecord) -> AttemptRecord:
             minimum=tenancy.machine.minimum,
         )
         if clock is not None:
-            watermark = proof_of_life(attempt, record.work.watermark)
             segments += charge(clock, cover=cover_of(attempt), watermark=watermark).segments
-    return replace(record, view=replace(record.view, segments=tuple(segments)))
+    view = replace(record.view, segments=tuple(segments))
+    return replace(record, view=view, work=replace(record.work, accrued=watermark))
+
+
+def _billed_times(attempt: Attempt) -> tuple[datetime | None, ...]:
+    """Return what a bill depends on, but for proofs of life: those are `accrue`'s (SC-508)."""
+    return (
+        attempt.billing_start,
+        attempt.registered,
+        attempt.command_started,
+        attempt.finished,
+        attempt.deletion_proven,
+    )
 
 
 def billed(record: AttemptRecord) -> Tenancy | None:

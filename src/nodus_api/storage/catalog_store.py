@@ -75,8 +75,11 @@ class CatalogStore:
 
     async def sync(
         self, token: int, classes: Sequence[OfferingClass], offers: Sequence[Offer]
-    ) -> None:
-        """Write what the supplier offers now; what it no longer lists is disabled."""
+    ) -> bool:
+        """Write what the supplier offers now; what it no longer lists is disabled.
+
+        Returns whether some offer has more room than when it was last seen, or is new.
+        """
         async with self._database.transaction() as connection:
             now = await fence(connection, token)
             await _write(connection, _upsert_classes(), [_class_row(one) for one in classes])
@@ -101,7 +104,12 @@ class CatalogStore:
                 for market in Market
                 if market is Market.ON_DEMAND or offer.cost_spot is not None
             ]
+            before = await read_stats(connection, numbers)
             await _write(connection, _seen(), seen)
+        return any(
+            _has_more_room(offer, before.get((no, Market.ON_DEMAND)))
+            for no, offer in zip(numbers, offers, strict=True)
+        )
 
     async def load(self) -> tuple[list[OfferingClass], list[Offer]]:
         """Return the classes not retired, and the supplier's offers with their statistics."""
@@ -144,6 +152,12 @@ class CatalogStore:
             "billing_increment_seconds": offer.increment // timedelta(seconds=1),
             "minimum_seconds": offer.minimum // timedelta(seconds=1),
         }
+
+
+def _has_more_room(offer: Offer, before: OfferStats | None) -> bool:
+    if before is None or before.available is None:
+        return before is None
+    return offer.available is None or offer.available > before.available
 
 
 async def read_stats(

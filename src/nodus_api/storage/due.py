@@ -76,6 +76,7 @@ def overdue(limit: int, *, silence: timedelta, grace: timedelta) -> sa.Select[An
                 sa.and_(
                     t.attempts.c.stage == "Running", work.last_heartbeat <= database_now - silence
                 ),
+                work.suspect_since.is_not(None),
             )
         )
         .limit(limit)

@@ -9,22 +9,20 @@ import contextlib
 import importlib.util
 import logging
 import os
-import pwd
 import re
 import shlex
 import shutil
 import stat
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
+from nodus_api.storage.account import Account, choose_account, may_enter
 from nodus_api.storage.errors import DataDirectoryRefused, EmbeddedServerFailed
 
 log = logging.getLogger(__name__)
 
-ACCOUNT = "nodus-pg"
 DATABASE = "nodus"
 SUPERUSER = "postgres"
 SOCKET = ".s.PGSQL.5432"
@@ -39,16 +37,6 @@ _SETTINGS = {
     "autovacuum_vacuum_scale_factor": "0.02",
     "autovacuum_vacuum_cost_limit": "2000",
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Account:
-    """Whom the server runs as; `switch` is false where that is simply us."""
-
-    name: str
-    uid: int
-    gid: int
-    switch: bool
 
 
 class EmbeddedPostgres:
@@ -70,7 +58,7 @@ class EmbeddedPostgres:
         self._run_dir = self._root / "run"
         self._binaries = binaries
         self._settings = {**_SETTINGS, **(settings or {})}
-        self._ready: tuple[Path, Path, _Account] | None = None
+        self._ready: tuple[Path, Path, Account] | None = None
 
     @property
     def url(self) -> str:
@@ -117,18 +105,18 @@ class EmbeddedPostgres:
 
     # making ------------------------------------------------------------------------------------
 
-    def _prepare(self) -> tuple[Path, Path, _Account]:
+    def _prepare(self) -> tuple[Path, Path, Account]:
         if self._ready is None:
             self._ready = self._make()
         return self._ready
 
-    def _make(self) -> tuple[Path, Path, _Account]:
+    def _make(self) -> tuple[Path, Path, Account]:
         if len(os.fsencode(self._run_dir / SOCKET)) > _LONGEST_SOCKET:
             raise DataDirectoryRefused(
                 f"The data directory's path {self._root} is too long for a Unix socket: choose one "
                 f"of at most {_LONGEST_SOCKET - len('/run/' + SOCKET)} bytes with --data-dir."
             )
-        account = _choose_account(self._root)
+        account = choose_account(self._root)
         self._make_root(account)
         binaries = self._choose_binaries(account)
         data = self._root / f"pg{_major_version(binaries)}"
@@ -143,13 +131,13 @@ class EmbeddedPostgres:
             self._init(data, binaries, account)
         return data, binaries, account
 
-    def _make_root(self, account: _Account) -> None:
+    def _make_root(self, account: Account) -> None:
         """Make D; as root traversable for others, in folders that are so already."""
         missing = [p for p in (self._root, *self._root.parents) if not p.exists()]
         existing = (missing[-1].parent if missing else self._root.parent).resolve()
         if account.switch:
             for folder in (*reversed(existing.parents), existing):
-                if not _may_enter(folder, account):
+                if not may_enter(folder, account):
                     raise DataDirectoryRefused(
                         f"The data directory {self._root} lies below {folder}, which the account "
                         f"{account.name} of the embedded server may not enter: choose one below "
@@ -159,10 +147,10 @@ class EmbeddedPostgres:
         for folder in reversed(missing):
             folder.mkdir(exist_ok=True)
             folder.chmod(mode)
-        if account.switch and not _may_enter(self._root, account):
+        if account.switch and not may_enter(self._root, account):
             self._root.chmod(stat.S_IMODE(self._root.stat().st_mode) | 0o011)
 
-    def _choose_binaries(self, account: _Account) -> Path:
+    def _choose_binaries(self, account: Account) -> Path:
         if self._binaries is not None:
             return self._binaries
         spec = importlib.util.find_spec(_PACKAGE)
@@ -177,7 +165,7 @@ class EmbeddedPostgres:
             return installed
         return self._copy_binaries(package, account)
 
-    def _copy_binaries(self, package: Path, account: _Account) -> Path:
+    def _copy_binaries(self, package: Path, account: Account) -> Path:
         """Copy the installation and its libraries, which it finds relative to itself, once.
 
         A copy of another version of the package is replaced.
@@ -208,12 +196,14 @@ class EmbeddedPostgres:
             )
         return copied
 
-    def _init(self, data: Path, binaries: Path, account: _Account) -> None:
+    def _init(self, data: Path, binaries: Path, account: Account) -> None:
         """Make the cluster and database `nodus` beside their place, then move them there."""
         fresh = data.with_name(f"{data.name}.new")
         shutil.rmtree(fresh, ignore_errors=True)
         self._own(fresh, account)
         form = ["-U", SUPERUSER, "-A", "trust", "-E", "UTF8", "--locale=C", "--data-checksums"]
+        if self._settings.get("fsync") == "off":
+            form.append("--no-sync")
         made = self._run(account, binaries / "initdb", "-D", fresh, *form)
         if made.returncode == 0:
             create = f"CREATE DATABASE {DATABASE}\n"
@@ -229,17 +219,17 @@ class EmbeddedPostgres:
 
     # running -----------------------------------------------------------------------------------
 
-    def _start(self, data: Path, binaries: Path, account: _Account) -> None:
+    def _start(self, data: Path, binaries: Path, account: Account) -> None:
         socket_dir = str(self._run_dir).replace('"', '""')
         settings = {**self._settings, "unix_socket_directories": f'"{socket_dir}"'}
         options = shlex.join(
             word for name, value in settings.items() for word in ("-c", f"{name}={value}")
         )
         start = (binaries / "pg_ctl", "-D", data, "-w", "-t", "60", "-l", self.log_file)
-        # A killed postmaster's children hold its shared memory for a moment, and each try waits
-        # a moment itself: so a few tries.
+        # a killed postmaster's children hold its memory for a moment; each try takes one
         tries = 20 if (data / "postmaster.pid").exists() else 1
         for _ in range(tries):
+            self._remove_left_over_locks(data)
             started = self._run(account, *start, "-o", options, "start")
             if started.returncode == 0:
                 log.info("embedded postgres started", extra={"data": str(data)})
@@ -248,6 +238,17 @@ class EmbeddedPostgres:
             f"The embedded server does not start ({self._last_log_line()}): read {self.log_file}."
         )
 
+    def _remove_left_over_locks(self, data: Path) -> None:
+        """Remove the lock files of a server that was killed, once none of its processes is left.
+
+        Their number may be another program's by now, or a zombie's that nobody reaps, and then a
+        new server would refuse to start.
+        """
+        locks = (data / "postmaster.pid", self._run_dir / f"{SOCKET}.lock")
+        if any(lock.exists() for lock in locks) and not _anybody_in(data):
+            for lock in locks:
+                lock.unlink(missing_ok=True)
+
     def _last_log_line(self) -> str:
         with contextlib.suppress(OSError):
             lines = self.log_file.read_text(errors="replace").splitlines()
@@ -255,13 +256,13 @@ class EmbeddedPostgres:
             return (said or lines or ["no log"])[-1]
         return "no log"
 
-    def _own(self, folder: Path, account: _Account) -> None:
+    def _own(self, folder: Path, account: Account) -> None:
         folder.mkdir(exist_ok=True)
         folder.chmod(0o700)
         if account.switch:
             os.chown(folder, account.uid, account.gid)
 
-    def _runs(self, binaries: Path, account: _Account) -> bool:
+    def _runs(self, binaries: Path, account: Account) -> bool:
         """Say whether the account reaches the binaries and their libraries, by running them."""
         try:
             return all(
@@ -272,7 +273,7 @@ class EmbeddedPostgres:
             return False
 
     def _run(
-        self, account: _Account, *command: str | Path, feed: str = ""
+        self, account: Account, *command: str | Path, feed: str = ""
     ) -> subprocess.CompletedProcess[str]:
         """Run a program of the server as its account, outside our environment and terminal."""
         return subprocess.run(  # noqa: S603 - our own binaries, arguments as a list
@@ -289,53 +290,6 @@ class EmbeddedPostgres:
             errors="replace",
             check=False,
         )
-
-
-def _choose_account(root: Path) -> _Account:
-    """Return whom the server runs as: the owner of its data, else `nodus-pg`, else `nobody`."""
-    if os.geteuid() != 0:
-        return _Account(
-            name=f"uid {os.geteuid()}", uid=os.geteuid(), gid=os.getegid(), switch=False
-        )
-    for data in sorted(root.glob("pg[0-9][0-9]")):
-        made = data.stat()
-        if made.st_uid != 0:
-            return _Account(
-                name=f"uid {made.st_uid}", uid=made.st_uid, gid=made.st_gid, switch=True
-            )
-    entry = _find_account(ACCOUNT) or _make_account() or _find_account("nobody")
-    if entry is None or entry.pw_uid == 0:
-        raise EmbeddedServerFailed(
-            "There is no account to run the embedded server as: make one with "
-            f"`useradd -r {ACCOUNT}`."
-        )
-    return _Account(name=entry.pw_name, uid=entry.pw_uid, gid=entry.pw_gid, switch=True)
-
-
-def _find_account(name: str) -> pwd.struct_passwd | None:
-    try:
-        return pwd.getpwnam(name)
-    except KeyError:
-        return None
-
-
-def _make_account() -> pwd.struct_passwd | None:
-    useradd = shutil.which("useradd", path="/usr/sbin:/sbin:/usr/bin:/bin")
-    if useradd is not None:
-        form = ["-r", "-M", "-d", "/nonexistent", "-s", "/usr/sbin/nologin"]
-        # a failure (a read-only /etc, or made by somebody else just now) shows in the look-up
-        subprocess.run([useradd, *form, ACCOUNT], capture_output=True, check=False)  # noqa: S603 - found above
-    return _find_account(ACCOUNT)
-
-
-def _may_enter(folder: Path, account: _Account) -> bool:
-    """Say whether the account may traverse a folder, by its mode bits."""
-    state = folder.stat()
-    if state.st_uid == account.uid:
-        return bool(state.st_mode & stat.S_IXUSR)
-    if state.st_gid == account.gid:
-        return bool(state.st_mode & stat.S_IXGRP)
-    return bool(state.st_mode & stat.S_IXOTH)
 
 
 def _let_others_read(top: Path) -> None:
@@ -379,6 +333,20 @@ def _postmaster(data: Path) -> int | None:
     except OSError:  # gone, a zombie, or another account's process
         return None
     return pid if stands else None
+
+
+def _anybody_in(data: Path) -> bool:
+    """Say whether some process works in `data`, as every process of its server does.
+
+    True where /proc does not tell.
+    """
+    if not Path("/proc/self/cwd").exists():
+        return True
+    for place in Path("/proc").glob("[0-9]*/cwd"):
+        with contextlib.suppress(OSError):  # gone by now, or another account's
+            if place.samefile(data):
+                return True
+    return False
 
 
 def _last_line(ended: subprocess.CompletedProcess[str]) -> str:

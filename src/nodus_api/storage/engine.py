@@ -192,10 +192,18 @@ async def open_connection(url: str) -> DriverConnection:
     except asyncpg.PostgresError as error:
         raise translate(error, where) or error from error
     version = connection.get_server_version()
-    if version.major < OLDEST_SERVER:
+    try:
+        require_supported(version.major, version.minor)
+    except TooOldServer:
         connection.terminate()
-        raise TooOldServer(f"{version.major}.{version.minor}")
+        raise
     return connection
+
+
+def require_supported(major: int, minor: int) -> None:
+    """Raise TooOldServer for a server that the schema does not run on."""
+    if major < OLDEST_SERVER:
+        raise TooOldServer(f"{major}.{minor}")
 
 
 def driver_url(url: str) -> str:

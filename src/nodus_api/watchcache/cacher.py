@@ -73,7 +73,6 @@ class AttemptCache:
         self._pins = Pins(clock)
         self._documents = Documents(feed)
         self._reflector = Reflector(feed, self, clock=clock, chance=chance, window=self._window)
-        self._continue_key: bytes | None = None
         self.watchers = Watchers(clock)
 
     async def run(self) -> None:
@@ -116,14 +115,10 @@ class AttemptCache:
         """Return whether the follower crashed three times within a minute (AS-094)."""
         return self._reflector.crashed_often()
 
-    async def continue_key(self) -> bytes:
-        """Return the installation's key of continue tokens; FeedUnavailable until it was read."""
-        if self._continue_key is None:
-            try:
-                self._continue_key = await self._feed.continue_key()
-            except StorageError as error:
-                raise FeedUnavailable from error
-        return self._continue_key
+    @property
+    def continue_key(self) -> bytes:
+        """The installation's key of continue tokens. Raises as a read does before the load."""
+        return self._loaded().continue_key
 
     # -- what the reflector tells --------------------------------------------
 
@@ -369,6 +364,8 @@ class AttemptCache:
         before = self.position
         if not self._trusted:
             raise CacheWarming
+        if self.health.refused:
+            raise FeedUnavailable
         try:
             head = await self._head.ask()
         except StorageError as error:

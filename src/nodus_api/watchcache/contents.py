@@ -32,6 +32,7 @@ class Contents:
     def __init__(self, window: Window) -> None:
         self.position = 0
         self.oldest_in_log = 0
+        self.continue_key = b""
         self.epochs = Epochs(())
         self._window = window
         self._selections = Selections()

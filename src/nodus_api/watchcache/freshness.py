@@ -4,10 +4,9 @@ import asyncio
 import heapq
 import itertools
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 
 from nodus_api.clock import Clock
-from nodus_api.tasks import spawn
+from nodus_api.tasks import end, spawn
 
 WAIT_SECONDS = 3.0
 """How long a read waits for the cache to reach a revision (LW-103)."""
@@ -48,9 +47,7 @@ class Head:
     async def close(self) -> None:
         """End a query that is under way."""
         if self._asking is not None:
-            self._asking.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._asking
+            await end(self._asking)
 
 
 class Reached:

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from nodus_api.clock import Clock, give_way
 from nodus_api.storage.errors import StorageError
-from nodus_api.tasks import spawn
+from nodus_api.tasks import end, spawn
 from nodus_api.watchcache.contents import Contents, FeedFault
 from nodus_api.watchcache.history import Window
 from nodus_api.watchcache.source import Change, ChangeFeed, Wakeups
@@ -93,6 +93,7 @@ class Reflector:
                 await self._session()
             except FeedFault as fault:
                 self._fault(fault)
+                await self._pause()
             except StorageError as error:
                 await self._retry(error)
             except Exception:
@@ -118,6 +119,7 @@ class Reflector:
 
     async def _load(self) -> Contents:
         contents = Contents(self._window)
+        contents.continue_key = await self._feed.continue_key()
         async with self._feed.snapshot(self._window.stubs) as snapshot:
             async for objects in snapshot.objects():
                 contents.add(objects)
@@ -154,9 +156,8 @@ class Reflector:
                     return
         finally:
             if waking is not None:
-                waking.cancel()
-                with suppress(asyncio.CancelledError, StorageError):
-                    await waking
+                with suppress(StorageError):
+                    await end(waking)
 
     async def _kicked_or(self, waking: "asyncio.Task[bool]") -> bool:
         kick = spawn("watchcache-kick", self._kicked.wait())

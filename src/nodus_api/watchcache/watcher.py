@@ -3,6 +3,7 @@
 import asyncio
 import heapq
 import itertools
+import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -191,7 +192,7 @@ class Watchers:
         self._by_scope: dict[str | None, dict[Watcher, None]] = {}
         self._all: dict[Watcher, None] = {}
         self._order = itertools.count()
-        self._due: list[tuple[float, int, Wakeable]] = []
+        self._due: list[tuple[float, int, weakref.ref[Wakeable]]] = []
 
     def __len__(self) -> int:
         """Return how many watches run."""
@@ -235,7 +236,8 @@ class Watchers:
 
     def wake_at(self, due: float, watcher: Wakeable) -> None:
         """Wake a watcher, of this cache or another, at a moment of the monotonic clock."""
-        heapq.heappush(self._due, (due, next(self._order), watcher))
+        # a weak reference: a client that left must not hold what its watcher held until then
+        heapq.heappush(self._due, (due, next(self._order), weakref.ref(watcher)))
 
     async def run(self) -> None:
         """Wake whoever is due, four times a second, until cancelled."""
@@ -243,8 +245,9 @@ class Watchers:
             await self._clock.sleep(TICK_SECONDS)
             now = self._clock.monotonic()
             while self._due and self._due[0][0] <= now:
-                _, _, watcher = heapq.heappop(self._due)
-                watcher.wake()
+                watcher = heapq.heappop(self._due)[2]()
+                if watcher is not None:
+                    watcher.wake()
 
 
 def _is_stub(event: Event) -> bool:

@@ -1,0 +1,93 @@
+"""What the supplier offers, as it changes, and what its change means for those who wait."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+
+from nodus_api.kernel.offering import OfferingClass
+from nodus_api.kernel.vocabulary import WaitingFor
+from nodus_api.scheduler.context import LoopContext
+from nodus_api.storage import due
+from nodus_api.storage.batch import Batch
+from nodus_api.storage.catalog_store import Offer
+from nodus_api.suppliers.supplier import OfferedClass, SupplierOffer
+
+log = logging.getLogger(__name__)
+
+
+async def sync_offers(loop: LoopContext) -> None:
+    """Write down what the supplier said it offers, and ask again when that is old.
+
+    Nothing is placed before the first answer of a reign: to an empty catalog everything
+    would be unplaceable for ever.
+    """
+    for answer in loop.calls.offers.returned().values():
+        if isinstance(answer, Exception):
+            loop.failed_call("offers", answer)
+            log.warning("the supplier did not say what it offers", extra={"cause": str(answer)})
+        else:
+            await _write(loop, answer)
+    now = loop.clock.monotonic()
+    if now >= loop.offers_due and loop.calls.offers.send("all", loop.supplier.offers):
+        loop.offers_due = now + loop.pace.offers.total_seconds()
+
+
+async def _write(loop: LoopContext, answer: Sequence[SupplierOffer]) -> None:
+    classes = {one.offered_class.name: _class(one.offered_class) for one in answer}
+    offers = [_offer(one) for one in answer]
+    roomier = await loop.catalog.sync(loop.reign.token, list(classes.values()), offers)
+    loop.offers_known = True
+    if roomier:
+        await hasten_waiting(loop)
+
+
+async def capacity_came_back(loop: LoopContext) -> None:
+    """A machine is gone: ask the supplier what it has now, and let those who wait try again."""
+    loop.offers_due = loop.clock.monotonic()
+    await hasten_waiting(loop)
+
+
+async def hasten_waiting(loop: LoopContext) -> None:
+    """Let those who wait for Capacity try again in the next pass, the oldest first."""
+
+    async def work(batch: Batch) -> None:
+        for record in list(batch.records.values()):
+            if record.attempt.waiting_for is WaitingFor.CAPACITY:
+                batch.put(replace(record, work=replace(record.work, next_try=None)))
+
+    nos = await loop.attempts.nos(due.waiting_for_capacity(loop.pace.batch))
+    await loop.in_batches("hasten", nos, work)
+
+
+def _class(offered: OfferedClass) -> OfferingClass:
+    return OfferingClass(
+        name=offered.name,
+        accelerator=offered.accelerator,
+        form=offered.form,
+        count=offered.count,
+        accelerator_memory_gib=offered.accelerator_memory_gib,
+        vcpus=offered.vcpus,
+        memory_gib=offered.memory_gib,
+        disk_gib=offered.disk_gib,
+        arch=offered.arch,
+        region_class=offered.region_class,
+        gang_capable=offered.gang_capable,
+        rate_on_demand=offered.rate_on_demand,
+        rate_spot=offered.rate_spot,
+        speed=offered.speed,
+        reference_rate=offered.reference_rate,
+    )
+
+
+def _offer(offer: SupplierOffer) -> Offer:
+    return Offer(
+        offering=offer.offered_class.name,
+        instance_type=offer.instance_type,
+        region=offer.region,
+        zone=offer.zone,
+        cost_on_demand=offer.cost_on_demand,
+        cost_spot=offer.cost_spot,
+        increment=offer.increment,
+        minimum=offer.minimum,
+        available=offer.available,
+    )

@@ -1,0 +1,115 @@
+"""What must hold after every step, read back from the rows and the published documents."""
+
+import itertools
+from collections import defaultdict
+from decimal import Decimal
+from typing import Any
+
+import sqlalchemy as sa
+from tests.scheduler.world import World
+
+from nodus_api.attempts import render, splice
+from nodus_api.kernel.attempt import Attempt
+from nodus_api.kernel.billing import actual
+from nodus_api.kernel.money import cumulative_usd
+from nodus_api.kernel.vocabulary import MachineState
+from nodus_api.storage import tables as t
+from nodus_api.storage.attempt_store import load
+from nodus_api.storage.records import AttemptRecord
+
+_MILESTONES = (
+    "queued",
+    "acquired",
+    "billing_start",
+    "registered",
+    "command_started",
+    "finished",
+    "deletion_proven",
+)
+
+
+async def all_records(world: World) -> list[AttemptRecord]:
+    async with world.database.transaction(read_only=True) as connection:
+        nos = (await connection.execute(sa.select(t.attempts.c.no))).scalars().all()
+        return list((await load(connection, nos)).values())
+
+
+async def check(world: World) -> None:
+    """Check everything that holds at any moment."""
+    records = await all_records(world)
+    await _documents_match_rows(world, records)
+    _epochs(records)
+    for record in records:
+        _milestones(record.attempt)
+        _ledger(record)
+        _machines(record)
+
+
+async def check_quiet(world: World) -> None:
+    """Check what holds besides once nothing is left to do."""
+    await check(world)
+    assert world.fake.machines == {}, "a machine still runs"  # P-09
+    for row in await world.rows(t.machines):
+        assert row["state"] == "Gone"
+    for record in await all_records(world):  # P-09
+        had_machine = bool(record.tenancies)
+        assert (record.attempt.deletion_proven is not None) == had_machine
+    assert await world.rows(t.runner_reports) == []
+
+
+async def _documents_match_rows(world: World, records: list[AttemptRecord]) -> None:
+    """The bytes that readers serve are those that the rows render to."""
+    published = {row["attempt"]: row for row in await world.rows(t.attempt_objects)}
+    for record in records:
+        row = published[record.no]
+        assert splice(bytes(row["doc"]), 1) == splice(render(record.view).doc, 1)
+
+
+def _epochs(records: list[AttemptRecord]) -> None:
+    """At most one live Attempt a slot; epochs 1, 2, 3 …; superseded by the next (P-04)."""
+    slots: dict[Any, list[Attempt]] = defaultdict(list)
+    for record in records:
+        slots[record.attempt.workload, record.attempt.slot].append(record.attempt)
+    for attempts in slots.values():
+        attempts.sort(key=lambda one: one.epoch)
+        assert [one.epoch for one in attempts] == list(range(1, len(attempts) + 1))
+        assert sum(one.live for one in attempts) <= 1
+        assert all(not one.live for one in attempts[:-1])
+        for earlier, later in itertools.pairwise(attempts):
+            assert earlier.superseded_by == later.epoch
+        assert attempts[-1].superseded_by is None
+
+
+def _milestones(attempt: Attempt) -> None:
+    """In order and in whole seconds (P-03)."""
+    known = [getattr(attempt, name) for name in _MILESTONES]
+    times = [at for at in known if at is not None]
+    assert times == sorted(times)
+    assert all(at.microsecond == 0 for at in times)
+
+
+def _ledger(record: AttemptRecord) -> None:
+    """Segments partition the clock; charged and covered add up to the whole (P-11, P-12)."""
+    segments = record.view.segments
+    for earlier, later in itertools.pairwise(segments):
+        assert earlier.machine != later.machine or earlier.end == later.start
+    total = sum((one.usd for one in segments), Decimal(0))
+    if segments:
+        seconds = sum(one.seconds for one in segments)
+        assert segments[0].start == record.attempt.billing_start
+        assert total == cumulative_usd(segments[0].rate_usd_per_hour, seconds)
+    shown = actual(segments)
+    assert shown.cost_usd == (
+        shown.boot_usd + shown.running_usd + shown.restore_usd + shown.teardown_usd
+    )
+    assert shown.cost_usd + shown.covered_usd == total
+
+
+def _machines(record: AttemptRecord) -> None:
+    """A machine not on its way out is held; a Gone one is not; one start an Attempt (P-05)."""
+    for tenancy in record.tenancies:
+        gone = tenancy.machine.state is MachineState.GONE
+        assert not (gone and tenancy.open)
+        if not record.attempt.live:
+            assert tenancy.machine.state in (MachineState.RELEASING, MachineState.GONE)
+    assert sum(one.lease.won for one in record.tenancies) <= 1

@@ -1,0 +1,199 @@
+"""Intents and machines: no capacity, doubt, and what a crash leaves behind."""
+
+from datetime import timedelta
+
+import pytest
+from tests.scheduler.fake_supplier import an_offer
+from tests.scheduler.invariants import check, check_quiet
+from tests.scheduler.world import World
+
+from nodus_api.storage import tables as t
+from nodus_api.suppliers.supplier import (
+    Ambiguous,
+    Auth,
+    Invalid,
+    MachineCondition,
+    NoCapacity,
+    Quota,
+    RateLimited,
+)
+
+
+@pytest.mark.parametrize("refusal", [NoCapacity("none"), Quota("used up"), Auth("expired")])
+async def test_a_refused_machine_is_sought_elsewhere(world: World, refusal: Exception) -> None:
+    world.fake.offered = [an_offer("cpu-1c-4g-us"), an_offer("cpu-1c-4g-eu", rate="0.07")]
+    world.fake.before = refusal  # scenario 5, T6
+    await world.submit()
+    await world.settle()
+
+    status = await world.status()
+    assert status["progress"]["stage"] == "Starting"
+    assert status["placement"]["offering"] == "cpu-1c-4g-eu"
+    assert status["placement"]["explain"]["rejected"] == [
+        {"offeringClass": "cpu-1c-4g-us", "reason": "InsufficientCapacity"}
+    ]
+    assert set(await world.documents()) == {"0/1"}
+    assert len(set(world.fake.creates)) == 2
+    assert len(await world.rows(t.decisions)) == 2
+    states = [row["state"] for row in await world.rows(t.machines)]
+    assert sorted(states) == ["Gone", "Granted"]
+    await check(world)
+
+
+async def test_the_only_offer_rests_before_it_is_asked_again(world: World) -> None:  # SC-360
+    world.fake.before = NoCapacity("none")
+    await world.submit()
+    await world.settle()
+    document = (await world.documents())["0/1"]
+    assert document["status"]["progress"]["stage"] == "Pending"
+    assert "offering" not in document["status"]["placement"]
+    assert len(world.fake.creates) == 1
+    await world.settle(20)
+    assert len(world.fake.creates) == 1
+    await world.settle(17)  # 30 s, at most 20 % more
+    assert await world.stage() == "Starting"
+    (stats,) = await world.rows(t.offering_stats)
+    assert (stats["failures_in_row"], stats["backoff_until"]) == (0, None)
+
+
+async def test_a_create_that_took_effect_unheard_is_adopted(world: World) -> None:  # scenario 6
+    world.fake.after = Ambiguous("connection reset")
+    await world.submit()
+    await world.settle()
+    assert await world.stage() == "Acquiring"
+    await world.settle(2)
+    assert await world.stage() == "Starting"
+    assert len(world.fake.creates) == 1
+    assert len(world.fake.machines) == 1
+
+
+async def test_a_create_that_never_happened_is_given_up_after_two_looks(world: World) -> None:
+    world.fake.before = Ambiguous("connection reset")  # scenario 7
+    await world.submit()
+    await world.settle()
+    await world.settle(2)
+    assert await world.stage() == "Acquiring"  # one look is no proof
+    await world.settle(29)
+    assert await world.stage() == "Acquiring"
+    await world.settle(2)
+    assert await world.stage() == "Starting"  # placed anew, with a new key
+    assert len(set(world.fake.creates)) == 2
+    (offer,) = await world.rows(t.offering_stats)
+    assert offer["failures_in_row"] == 0  # SC-609: doubt is no failure to deliver
+    await check(world)
+
+
+async def test_a_crash_after_create_finds_the_machine_by_its_key(
+    world: World,
+) -> None:  # scenario 8
+    await world.submit()
+    passes = await world.lead()
+    for name in ("intake", "fill", "offers"):
+        await passes.step(name)
+    await passes.loop.calls.settled()
+    for name in ("offers", "place", "request"):
+        await passes.step(name)
+    await passes.loop.calls.settled()  # created, and then the process dies
+    assert len(world.fake.machines) == 1
+    assert await world.stage() == "Acquiring"
+
+    await world.lead()
+    await world.settle(3)
+    assert await world.stage() == "Starting"
+    assert len(world.fake.creates) == 1
+    assert len(world.fake.machines) == 1
+
+
+async def test_a_crash_before_create_arrived_creates_once_more(world: World) -> None:  # SC-609
+    await world.submit()
+    passes = await world.lead()
+    for name in ("intake", "fill", "offers"):
+        await passes.step(name)
+    await passes.loop.calls.settled()
+    world.fake.before = ConnectionError("the process died while sending")
+    for name in ("offers", "place", "request"):
+        await passes.step(name)
+    await passes.loop.calls.settled()
+    assert world.fake.machines == {}
+
+    await world.lead()
+    await world.settle(3)
+    assert await world.stage() == "Starting"
+    assert len(world.fake.creates) == 2
+    assert len(set(world.fake.creates)) == 1  # the same key
+
+
+async def test_a_rate_limit_is_waited_out(world: World) -> None:  # SC-616
+    world.fake.before = RateLimited("slow down", timedelta(seconds=7))
+    await world.submit()
+    await world.settle()
+    await world.settle(6)
+    assert len(world.fake.creates) == 1
+    await world.settle(2)
+    assert await world.stage() == "Starting"
+
+
+async def test_an_invalid_intent_is_our_fault(world: World) -> None:  # SC-617
+    world.fake.before = Invalid("no such instance type")
+    await world.submit()
+    await world.settle()
+    first = await world.status("0/1")
+    assert (first["phase"], first["reason"]) == ("Failed", "InternalError")
+    assert first["actual"]["costUSD"] == "0.000000"
+    await world.settle(13)
+    assert await world.stage("0/2") == "Starting"  # SC-120 rule 4
+    await check(world)
+
+
+async def test_a_machine_that_is_never_granted_is_given_up(world: World) -> None:  # SC-613
+    world.fake.starts = MachineCondition.PENDING
+    await world.submit()
+    await world.settle()
+    world.fake.starts = MachineCondition.RUNNING
+    await world.settle(301)
+    assert await world.stage() == "Starting"
+    assert len(world.fake.creates) == 2
+    machines = await world.rows(t.machines)
+    assert sorted(row["state"] for row in machines) == ["Gone", "Granted"]
+    assert len(world.fake.machines) == 1
+    await check(world)
+
+
+async def test_a_machine_of_ours_without_a_row_is_swept(world: World) -> None:  # scenario 9, SC-611
+    await world.submit()
+    await world.settle()
+    (key,) = world.fake.machines
+    orphan = world.fake.machines[key]
+    world.fake.machines["0" * 64] = type(orphan)(
+        handle="h-orphan",
+        key="0" * 64,
+        condition=MachineCondition.RUNNING,
+        installation=orphan.installation,
+    )
+    world.fake.machines["1" * 64] = type(orphan)(
+        handle="h-stranger", key="1" * 64, condition=MachineCondition.RUNNING
+    )
+    await world.settle(300)
+    await world.settle()
+    assert set(world.fake.machines) == {key, "1" * 64}  # scenario 10: a stranger is not touched
+    (row,) = await world.rows(t.orphans)
+    assert (row["handle"], row["cause"]) == ("h-orphan", "no row")
+    assert row["gone"] is not None
+
+
+async def test_deletion_is_retried_until_it_is_proven(world: World) -> None:  # scenario 38, SC-610
+    await world.submit()
+    await world.settle()
+    runner = await world.start()
+    world.fake.deaf_deletes = 5
+    await runner.report("exited", exitCode=0, signal=None, oom=False)
+    await world.settle()
+    status = await world.status()
+    assert status["phase"] == "Succeeded"
+    assert "deletionProvenTime" not in status["timings"]
+    for _ in range(5):
+        await world.settle(16)
+    status = await world.status()
+    assert "deletionProvenTime" in status["timings"]
+    assert status["timings"]["teardownSeconds"] >= 31  # 1 + 2 + 4 + 8 + 16 s
+    await check_quiet(world)

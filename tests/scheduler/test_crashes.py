@@ -1,0 +1,144 @@
+"""The scheduler dies between any two transactions and is started again: the result is the same."""
+
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+from tests.scheduler.fake_supplier import FakeSupplier
+from tests.scheduler.invariants import check, check_quiet
+from tests.scheduler.world import Runner, World
+
+from nodus_api.clock import ManualClock
+from nodus_api.storage import tables as t
+from nodus_api.storage.engine import Database, Role
+
+
+class Killed(BaseException):
+    """The process died here: no handler of the product may catch it."""
+
+
+class MortalDatabase(Database):
+    """A database whose user dies at the start or at the end of its n-th writing transaction."""
+
+    lives: int | None = None
+    committed: bool = False
+    died: int = 0
+
+    @contextlib.asynccontextmanager
+    async def transaction(self, read_only: bool = False) -> AsyncIterator[AsyncConnection]:
+        if not read_only and self.lives is not None:
+            self.lives -= 1
+            if self.lives < 0 and not self.committed:
+                self._die()
+        async with super().transaction(read_only) as connection:
+            yield connection
+        if not read_only and self.lives is not None and self.lives < 0:
+            self._die()
+
+    def _die(self) -> None:
+        self.lives = None
+        self.died += 1
+        raise Killed
+
+
+@pytest.fixture
+async def mortal(clean_database: str, clock: ManualClock) -> AsyncIterator[MortalDatabase]:
+    database = MortalDatabase(clean_database, role=Role.SCHEDULER, pinned_now=clock.now)
+    yield database
+    await database.close()
+
+
+@pytest.mark.parametrize("committed", [False, True])
+async def test_dying_at_any_transaction_changes_nothing(  # P-08, scenario 8
+    mortal: MortalDatabase, clean_database: str, clock: ManualClock, committed: bool
+) -> None:
+    """A program that crashes once and is retried; the scheduler dies at each transaction in turn.
+
+    Every death is followed by a new scheduler with a new token. Programs go on meanwhile, as
+    real ones do.
+    """
+    world = World(mortal, clock, FakeSupplier(clock))
+    await world.submit(completions=2, restart={"maxRetries": 1})
+    script = Script(world)
+    mortal.committed = committed
+    deaths = 0
+    for turn in range(300):
+        mortal.lives = turn * 7 % 17  # taking over and one beat are three of them
+        try:
+            await world.lead()
+            await world.settle()
+        except Killed:
+            deaths += 1
+        finally:
+            if world.passes is not None:
+                await world.passes.loop.calls.settled()
+        mortal.lives = None
+        await check(world)
+        if not await script.goes_on():
+            break
+        await clock.advance(1)
+    await world.lead()
+    await world.settle()
+
+    assert deaths >= 10
+    assert await script.outcomes() == {
+        "0/1": ("Failed", "CustomerExit", 3),
+        "0/2": ("Succeeded", None, 0),
+        "1/1": ("Failed", "CustomerExit", 3),
+        "1/2": ("Succeeded", None, 0),
+    }
+    assert all(starts == 1 for starts in script.starts.values())  # P-05
+    assert len(set(world.fake.creates)) == 4
+    await check_quiet(world)
+
+
+class Script:
+    """What the programs and their runners do, whatever the scheduler does."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._runners: dict[str, Runner] = {}
+        self._stage: dict[str, str] = {}
+        self.starts: dict[str, int] = {}
+
+    async def goes_on(self) -> bool:
+        """Let every runner say its next word; False once the job is over."""
+        fake = self._world.fake
+        for key, intent in list(fake.intents.items()):
+            runner = self._runners.setdefault(key, Runner(self._world.database, intent))
+            if key in fake.machines:
+                await self._speak(key, runner)
+        query = sa.select(t.workloads.c.state)
+        async with self._world.database.transaction(read_only=True) as connection:
+            state = (await connection.execute(query)).scalar()
+        return state in (None, "Active") or bool(fake.machines)
+
+    async def _speak(self, key: str, runner: Runner) -> None:
+        stage = self._stage.get(key, "new")
+        if stage == "new":
+            if await runner.report("registered", checks={}):
+                self._stage[key] = "registered"
+        elif stage == "registered":
+            standing = await runner.report("canStart")
+            if standing is not None and standing.won:
+                self.starts[key] = self.starts.get(key, 0) + 1
+                await runner.report("started")
+                self._stage[key] = "started"
+        elif stage == "started":
+            code = 3 if runner.intent.epoch == 1 else 0
+            await runner.report("exited", exitCode=code, signal=None, oom=False)
+            self._stage[key] = "exited"
+
+    async def outcomes(self) -> dict[str, tuple[str, str | None, int | None]]:
+        documents: dict[str, dict[str, Any]] = await self._world.documents()
+        return {
+            key: (
+                one["status"]["phase"],
+                one["status"].get("reason"),
+                one["status"].get("exitCode"),
+            )
+            for key, one in sorted(documents.items())
+        }

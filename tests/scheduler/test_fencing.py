@@ -1,0 +1,128 @@
+"""Old tokens, old epochs, old reports: nothing of theirs lands."""
+
+from dataclasses import replace
+
+import pytest
+import sqlalchemy as sa
+from tests.scheduler.invariants import check_quiet
+from tests.scheduler.world import Runner, World
+
+from nodus_api.storage import tables as t
+from nodus_api.storage.errors import FencedOff
+from nodus_api.storage.leader_store import LeaderStore
+
+
+async def test_a_deposed_leader_writes_nothing(world: World) -> None:  # P-27, scenario 40
+    old = await world.lead("old")
+    new = await world.lead("new")
+    assert new.loop.reign.token == old.loop.reign.token + 1
+    await world.submit()
+    with pytest.raises(FencedOff):
+        await old.once()
+    with pytest.raises(FencedOff):
+        await LeaderStore(world.database).beat(old.loop.reign.token)
+    assert await world.documents() == {}
+    await world.settle()
+    assert await world.stage() == "Starting"
+    await world.ask("stop")
+    with pytest.raises(FencedOff):
+        await old.once()
+    assert await world.stage() == "Starting"
+    assert len(world.fake.creates) == 1
+
+
+async def test_a_stale_epoch_changes_no_row(world: World) -> None:  # P-06, scenario 26, SC-125
+    await world.submit(restart={"maxRetries": 1})
+    await world.settle()
+    old = await world.start("0/1")
+    await old.report("exited", exitCode=1, signal=None, oom=False)
+    await world.settle()
+    await world.settle(13)
+    await world.start("0/2")
+    before = await _everything(world)
+    for kind in ("heartbeat", "checkpoint", "started", "exited"):
+        standing = await old.report(kind, exitCode=0)
+        assert standing is not None
+        assert not standing.current
+        assert standing.slot_epoch == 2
+    await world.settle()
+    assert await _everything(world) == before
+    assert await world.stage("0/2") == "Running"
+
+
+async def test_an_unknown_token_has_no_standing(world: World) -> None:
+    await world.submit()
+    await world.settle()
+    runner = await world.runner()
+    stranger = Runner(world.database, replace(runner.intent, token="guess"))  # noqa: S106 - a wrong one
+    assert await stranger.report("registered") is None
+    assert await world.rows(t.runner_reports) == []
+
+
+async def test_a_replayed_report_changes_nothing(world: World) -> None:  # P-07, SC-641
+    await world.submit()
+    await world.settle()
+    runner = await world.start()
+    for n in range(1, 5):
+        standing = await runner.report("registered", n=n)
+        assert standing is not None
+        assert standing.current
+    before = await _everything(world)
+    await world.settle()
+    assert await _everything(world) == before
+
+    await world.clock.advance(9)
+    await runner.report("exited", exitCode=0, signal=None, oom=False)
+    await runner.report("exited", n=runner.n, exitCode=5, signal=None, oom=False)
+    await world.settle()
+    assert (await world.status())["exitCode"] == 0
+    standing = await runner.report("exited", n=runner.n, exitCode=5)
+    assert standing is not None
+    assert standing.current  # the answer was lost; the report was not
+    await check_quiet(world)
+
+
+async def test_a_start_is_granted_to_one_machine_alone(world: World) -> None:  # P-05, SC-341
+    await world.submit()
+    await world.settle()
+    runner = await world.runner()
+    await runner.report("registered", checks={})
+    for _ in range(3):
+        await runner.report("canStart")
+    await world.settle()
+    leases = await world.rows(t.leases)
+    assert [row["won"] for row in leases] == [True]
+
+
+async def test_no_start_is_granted_once_a_stop_is_ordered(world: World) -> None:
+    await world.submit()
+    await world.settle()
+    runner = await world.runner()
+    await runner.report("registered", checks={})
+    await world.ask("stop")
+    await runner.report("canStart")
+    await world.settle()
+    assert [row["won"] for row in await world.rows(t.leases)] == [False]
+    standing = await runner.report("canStart")
+    assert standing is not None
+    assert not standing.current
+
+
+async def test_the_runners_token_is_stored_as_a_hash(world: World) -> None:  # SC-125
+    await world.submit()
+    await world.settle()
+    token = (await world.runner()).intent.token
+    query = sa.text(
+        "SELECT count(*) FROM nodus.leases l, nodus.machines m WHERE l::text || m::text LIKE :found"
+    )
+    async with world.database.transaction(read_only=True) as connection:
+        found = await connection.execute(query, {"found": f"%{token}%"})
+        assert found.scalar_one() == 0
+
+
+async def _everything(world: World) -> dict[str, list[object]]:
+    """Return all rows that a report could change, but for the loop's own clock."""
+    tables = (t.attempts, t.slots, t.machines, t.checkpoints, t.cost_segments, t.attempt_objects)
+    return {
+        table.name: sorted(map(repr, await world.rows(table)), key=str) for table in tables
+    }  # fmt: skip

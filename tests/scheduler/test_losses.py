@@ -1,0 +1,203 @@
+"""Capacity that is lost: evidence, silence, and the epoch that takes over."""
+
+from datetime import timedelta
+
+from tests.scheduler.invariants import check, check_quiet
+from tests.scheduler.world import World
+
+from nodus_api.storage import tables as t
+from nodus_api.suppliers.supplier import ExitRecord, MachineCondition
+
+
+async def test_a_machine_that_failed_is_replaced(world: World) -> None:  # T15, SC-120 rule 3
+    await world.submit()
+    await world.settle()
+    runner = await world.start()
+    await world.clock.advance(60)
+    await runner.report("heartbeat")
+    await world.settle(20)
+    world.fake.become(
+        runner.intent.key, condition=MachineCondition.FAILED, ended_at=world.clock.now()
+    )
+    await world.settle(5)
+
+    first = await world.status("0/1")
+    assert (first["phase"], first["reason"]) == ("Failed", "NodeLost")
+    assert first["interruption"] == {
+        "trigger": "ProviderEvidence",
+        "time": "2026-01-01T00:01:22Z",
+        "lostSeconds": 80,
+    }
+    assert first["actual"]["segments"]["runningUSD"] == "0.001334"
+    assert await world.stage("0/2") == "Starting"  # SC-121: the first loss waits 0 s
+    (slot,) = await world.rows(t.slots)
+    assert (slot["replacements"], slot["retries_used"]) == (1, 0)
+    assert [one["offering"] for one in slot["lost_candidates"]] == ["cpu-1c-4g-other"]
+
+    runner = await world.start("0/2")
+    first = await world.status("0/1")
+    assert first["interruption"]["recoverySeconds"] == 7  # SC-016
+    second = await world.status("0/2")
+    assert second["timings"]["restoreSeconds"] == second["timings"]["bootSeconds"]  # SC-140
+    await runner.report("exited", exitCode=0, signal=None, oom=False)
+    await world.settle()
+    assert (await world.workload())["state"] == "Succeeded"
+    await check_quiet(world)
+
+
+async def test_a_machine_missing_once_is_not_lost(world: World) -> None:  # SC-612, scenario 39
+    await world.submit()
+    await world.settle()
+    runner = await world.start()
+    machines, world.fake.machines = world.fake.machines, {}
+    await world.settle(5)
+    await world.settle(5)
+    world.fake.machines = machines
+    await world.settle(5)
+    assert await world.stage() == "Running"
+
+    world.fake.vanish(runner.intent.key)
+    for _ in range(3):
+        assert await world.stage() == "Running"
+        await world.settle(5)
+    await world.settle(0)
+    assert (await world.status())["reason"] == "NodeLost"
+
+
+async def test_a_machine_that_dies_before_its_program_costs_nothing(world: World) -> None:
+    await world.submit()  # T12, SC-520
+    await world.settle()
+    runner = await world.runner()
+    await runner.report("registered", checks={})
+    await world.settle(30)
+    world.fake.become(runner.intent.key, condition=MachineCondition.FAILED)
+    await world.settle(5)
+    status = await world.status("0/1")
+    assert (status["phase"], status["reason"]) == ("Failed", "NodeLost")
+    assert status["interruption"]["lostSeconds"] == 0
+    assert status["actual"]["costUSD"] == "0.000000"
+    assert status["actual"]["segments"]["coveredByNodus"] == ["Boot"]
+    await check(world)
+
+
+async def test_the_end_is_read_from_the_machine_if_no_report_came(world: World) -> None:
+    await world.submit()  # SC-644: T10, then the end, in one transaction
+    await world.settle()
+    runner = await world.runner()
+    await runner.report("registered", checks={})
+    await runner.report("canStart")
+    await world.settle(60)
+    assert await world.stage() == "Starting"
+    world.fake.become(
+        runner.intent.key,
+        condition=MachineCondition.GONE,
+        exit=ExitRecord(
+            at=world.clock.now(), exit_code=0, signal=None, started_age=50.0, exit_age=10.0
+        ),
+    )
+    await world.settle(0)
+    status = await world.status()
+    assert status["phase"] == "Succeeded"
+    assert status["timings"]["commandStartedTime"] == "2026-01-01T00:00:10Z"
+    assert status["timings"]["finishedTime"] == "2026-01-01T00:00:50Z"
+    await check_quiet(world)
+
+
+async def test_queued_reports_come_before_evidence(world: World) -> None:  # SC-014, SC-606
+    await world.submit()
+    await world.settle()
+    runner = await world.start()
+    await world.clock.advance(5)
+    await runner.report("exited", exitCode=0, signal=None, oom=False)
+    world.fake.become(runner.intent.key, condition=MachineCondition.FAILED)
+    passes = world.passes
+    assert passes is not None
+    await passes.step("observe")
+    await passes.loop.calls.settled()
+    await passes.step("observe")
+    assert await world.stage() == "Running"
+    await world.settle()
+    assert (await world.status())["phase"] == "Succeeded"
+
+
+async def test_a_machine_that_never_registers_is_given_up(world: World) -> None:  # scenario 11
+    await world.submit()
+    await world.settle()
+    for _ in range(20):
+        await world.settle(30)
+    first = await world.status("0/1")
+    assert (first["phase"], first["reason"]) == ("Failed", "StartupTimeout")
+    assert first["interruption"]["trigger"] == "StartupTimeout"
+    assert first["actual"]["costUSD"] == "0.000000"
+    assert await world.stage("0/2") == "Starting"
+    await check(world)
+
+
+async def test_failed_readiness_checks_cost_nothing(world: World) -> None:  # scenario 12
+    await world.submit()
+    await world.settle()
+    runner = await world.runner()
+    await runner.report("registered", checks={"failed": ["7 of 8 accelerators"]})
+    await world.settle(1)
+    first = await world.status("0/1")
+    assert (first["phase"], first["reason"]) == ("Failed", "ReadinessFailed")
+    assert first["actual"]["costUSD"] == "0.000000"
+
+
+async def test_silence_is_borne_while_the_supplier_vouches(
+    world: World,
+) -> None:  # scenarios 24, 25
+    await world.submit()
+    await world.settle()
+    runner = await world.start()
+    for _ in range(3):
+        await world.settle(30)
+    assert (await world.rows(t.attempt_work))[0]["suspect_since"] is not None
+    await runner.report("heartbeat")
+    await world.settle(1)
+    assert (await world.rows(t.attempt_work))[0]["suspect_since"] is None
+
+    last = world.clock.now() - timedelta(seconds=1)
+    for _ in range(19):
+        await world.settle(30)
+    await world.settle(29)
+    assert await world.stage() == "Running"
+    await world.settle(1)
+    status = await world.status()
+    assert (status["phase"], status["reason"]) == ("Failed", "NodeLost")
+    assert status["interruption"]["trigger"] == "HeartbeatLoss"
+    assert status["timings"]["finishedTime"] == f"{last:%Y-%m-%dT%H:%M:%SZ}"  # SC-015
+    assert status["actual"]["segments"]["coveredByNodus"] == ["Teardown"]
+    assert len(world.fake.deleted) == 1
+    await check(world)
+
+
+async def test_the_longest_run_is_bounded(world: World) -> None:  # DeadlineExceeded
+    await world.submit(limits={"maxDurationSeconds": 60})
+    await world.settle()
+    runner = await world.start()
+    await world.settle(58)
+    assert await world.stage() == "Running"
+    await runner.report("heartbeat")
+    await world.settle(2)
+    status = await world.status()
+    assert (status["phase"], status["reason"]) == ("Failed", "DeadlineExceeded")
+    assert (await world.workload())["outcome"] == "DeadlineExceeded"
+    await check_quiet(world)
+
+
+async def test_a_long_absence_of_leaders_costs_nobody_his_limit(world: World) -> None:  # SC-614
+    await world.submit()
+    await world.settle()
+    await world.start()
+    await world.submit("second")
+    await world.settle()
+    limits = {row["attempt"]: row["limit_at"] for row in await world.rows(t.attempt_work)}
+    await world.clock.advance(1000)
+    await world.lead()
+    moved = {row["attempt"]: row["limit_at"] for row in await world.rows(t.attempt_work)}
+    shifts = {moved[no] - limit for no, limit in limits.items() if limit is not None}
+    assert shifts == {timedelta(seconds=1060)}
+    await world.settle()
+    stages = {one["status"]["progress"]["stage"] for one in await world.all_documents()}
+    assert stages == {"Running", "Starting"}

@@ -1,0 +1,235 @@
+"""Stops: at once while nothing runs, else as drains; suspend, resume, scale, delete."""
+
+from datetime import timedelta
+
+from tests.scheduler.fake_supplier import an_offer
+from tests.scheduler.invariants import check, check_quiet
+from tests.scheduler.world import World
+
+from nodus_api.storage import tables as t
+from nodus_api.suppliers.supplier import Ambiguous, MachineCondition, Order
+
+
+async def test_a_stop_while_pending_ends_at_once(world: World) -> None:  # scenario 31, T16
+    world.fake.offered = [an_offer(available=0)]
+    await world.submit()
+    await world.settle()
+    command = await world.ask("stop")
+    await world.settle()
+
+    assert await world.outcome(command) == "Applied"
+    status = await world.status()
+    assert (status["phase"], status["reason"]) == ("Cancelled", "Stopped")
+    assert status["interruption"]["trigger"] == "User"
+    assert status["interruption"]["lostSeconds"] == 0
+    assert status["actual"]["costUSD"] == "0.000000"
+    assert (await world.workload())["state"] == "Stopped"
+    assert world.fake.creates == []
+    await check_quiet(world)
+
+
+async def test_a_stop_before_create_was_called_ends_at_once(world: World) -> None:  # SC-006a
+    await world.submit()
+    passes = await world.lead()
+    for name in ("intake", "fill", "offers"):
+        await passes.step(name)
+    await passes.loop.calls.settled()
+    for name in ("offers", "place"):
+        await passes.step(name)
+    assert await world.stage() == "Acquiring"
+    await world.ask("stop")
+    await world.settle()
+
+    status = await world.status()
+    assert (status["phase"], status["reason"]) == ("Cancelled", "Stopped")
+    assert "billingStartTime" not in status["timings"]
+    assert world.fake.creates == []
+    await check_quiet(world)
+
+
+async def test_a_stop_while_acquiring_waits_for_the_grant(world: World) -> None:  # scenario 32
+    world.fake.starts = MachineCondition.PENDING
+    await world.submit()
+    await world.settle()
+    await world.ask("stop")
+    await world.settle()
+    assert await world.stage() == "Acquiring"
+    assert (await world.rows(t.attempt_work))[0]["drain_cause"] == "User/Stopped"
+
+    (key,) = world.fake.machines
+    world.fake.become(key, condition=MachineCondition.RUNNING)
+    await world.settle(5)
+    status = await world.status()
+    assert (status["phase"], status["reason"]) == ("Cancelled", "Stopped")
+    assert status["timings"]["billingStartTime"] == "2026-01-01T00:00:00Z"
+    assert status["timings"]["deletionProvenTime"] == "2026-01-01T00:00:05Z"
+    assert len(world.fake.deleted) == 1
+    await check_quiet(world)
+
+
+async def test_a_stop_while_acquiring_ends_when_absence_is_proven(world: World) -> None:
+    world.fake.before = Ambiguous("lost on the way")  # SC-006a, SC-609
+    await world.submit()
+    await world.settle()
+    await world.ask("stop")
+    await world.settle(5)
+    assert await world.stage() == "Acquiring"
+    await world.settle(31)
+    assert (await world.status())["phase"] == "Cancelled"
+    assert len(world.fake.creates) == 1
+    await check_quiet(world)
+
+
+async def test_a_stop_while_starting_ends_what_never_ran(world: World) -> None:  # T17
+    await world.submit()
+    await world.settle()
+    assert await world.stage() == "Starting"
+    await world.ask("stop")
+    await world.settle(1)
+    status = await world.status()
+    assert (status["phase"], status["reason"]) == ("Cancelled", "Stopped")
+    assert "commandStartedTime" not in status["timings"]
+    await check_quiet(world)
+
+
+async def test_a_stop_while_running_drains(world: World) -> None:  # SC-013, T17
+    await world.submit(stopGraceSeconds=20)
+    await world.settle()
+    runner = await world.start()
+    await world.ask("stop")
+    await world.settle(1)
+
+    assert await world.stage() == "Running"
+    (handle, order) = world.fake.signals[0]
+    assert order == Order(kind="stop", grace=timedelta(seconds=20))
+    assert handle == world.fake.machines[runner.intent.key].handle
+    standing = await runner.report("heartbeat")
+    assert standing is not None
+    assert standing.orders == ({"kind": "stop", "graceMs": 20_000},)
+
+    await world.clock.advance(3)
+    await runner.report("exited", exitCode=143, signal=15, oom=False, stopAgeMs=3000)
+    await world.settle()
+    status = await world.status()
+    assert (status["phase"], status["reason"]) == ("Cancelled", "Stopped")
+    assert (status["exitCode"], status["signal"]) == (143, 15)
+    assert status["interruption"]["trigger"] == "User"
+    await check_quiet(world)
+
+
+async def test_an_exit_before_the_signal_keeps_its_own_outcome(world: World) -> None:  # SC-013
+    await world.submit()
+    await world.settle()
+    runner = await world.start()
+    await world.ask("stop")
+    await runner.report("exited", exitCode=0, signal=None, oom=False)
+    await world.settle()
+    status = await world.status()
+    assert status["phase"] == "Succeeded"
+    assert "interruption" not in status
+
+
+async def test_a_drain_without_an_exit_ends_20_s_after_its_deadline(world: World) -> None:
+    await world.submit(stopGraceSeconds=10)  # SC-013
+    await world.settle()
+    runner = await world.start()
+    started = world.clock.now()
+    await world.ask("stop")
+    await world.settle()
+    await world.clock.advance(4)
+    await runner.report("heartbeat")
+    await world.settle(20)
+    assert await world.stage() == "Running"
+    await world.settle(6)
+    status = await world.status()
+    assert (status["phase"], status["reason"]) == ("Cancelled", "Stopped")
+    assert "exitCode" not in status
+    deadline = started + timedelta(seconds=10)
+    assert status["timings"]["finishedTime"] == f"{deadline:%Y-%m-%dT%H:%M:%SZ}"
+    await check_quiet(world)
+
+
+async def test_suspend_and_resume_continue_as_the_next_epoch(world: World) -> None:  # scenario 33
+    await world.submit()
+    await world.settle()
+    runner = await world.start()
+    await world.ask("suspend")
+    await world.settle(1)
+    await runner.report("exited", exitCode=143, signal=15, oom=False, stopAgeMs=1)
+    await world.settle()
+    first = await world.status("0/1")
+    assert (first["phase"], first["reason"]) == ("Cancelled", "Suspended")
+    assert (await world.workload())["state"] == "Suspended"
+
+    await world.settle(3600)
+    assert list(await world.documents()) == ["0/1"]
+    await world.ask("resume")
+    await world.settle()
+    runner = await world.start("0/2")
+    first = await world.status("0/1")
+    assert first["supersededBy"] == (await world.documents())["0/2"]["metadata"]["name"]
+    assert first["interruption"]["recoverySeconds"] == 3602
+    await runner.report("exited", exitCode=0, signal=None, oom=False)
+    await world.settle()
+    assert (await world.workload())["state"] == "Succeeded"
+    await check_quiet(world)
+
+
+async def test_scaling_down_releases_the_highest(world: World) -> None:  # SC-802
+    await world.submit(completions=3, parallelism=3)
+    await world.settle()
+    for index in range(3):
+        await world.start(f"{index}/1")
+    command = await world.ask("scale", count=1)
+    await world.settle(1)
+    assert await world.outcome(command) == "Applied"
+    for index in (1, 2):
+        runner = await world.runner(f"{index}/1")
+        await runner.report("exited", exitCode=143, signal=15, oom=False, stopAgeMs=1)
+    await world.settle()
+    documents = await world.documents()
+    assert {key: one["status"]["phase"] for key, one in documents.items()} == {
+        "0/1": "Running",
+        "1/1": "Cancelled",
+        "2/1": "Cancelled",
+    }
+    assert documents["2/1"]["status"]["reason"] == "Released"
+
+    await world.ask("scale", count=3)
+    await world.settle()
+    assert set(await world.documents()) == {"0/1", "1/1", "1/2", "2/1", "2/2"}
+    await check(world)
+
+
+async def test_delete_stops_and_frees_the_name(world: World) -> None:  # SC-806
+    await world.submit()
+    await world.settle()
+    await world.ask("delete")
+    await world.settle()
+    assert (await world.workload())["state"] == "Deleted"
+    assert (await world.status())["reason"] == "Stopped"
+    command = await world.submit()
+    await world.settle()
+    assert await world.outcome(command) == "Applied"
+    assert len(await world.rows(t.workloads)) == 2
+    await check(world)
+
+
+async def test_submitting_again_is_a_no_op_or_refused(world: World) -> None:  # SC-802
+    commands = [
+        await world.submit(completions=2),
+        await world.submit(completions=2),
+        await world.submit(completions=3),
+        await world.submit(completions=2, parallelism=1),
+        await world.ask("stop", "nobody"),
+        await world.ask("resume"),
+    ]
+    await world.settle()
+    assert [await world.outcome(one) for one in commands] == [
+        "Applied",
+        "Unchanged",
+        "AlreadyExists",
+        "Applied",
+        "NotFound",
+        "Unchanged",
+    ]

@@ -1,0 +1,227 @@
+"""How far back history goes: the window, the stubs, and what is older."""
+
+import tracemalloc
+from datetime import timedelta
+from uuid import UUID
+
+import pytest
+from tests.watchcache.conftest import following, until
+from tests.watchcache.feed_log import FeedLog
+from tests.watchcache.model import seen_page, state_at, told
+
+from nodus_api.clock import ManualClock
+from nodus_api.metav1 import labels
+from nodus_api.watchcache import AttemptCache, Window
+from nodus_api.watchcache.consistency import CACHED, LATEST, Mode, ReadAt, WatchFrom
+from nodus_api.watchcache.errors import StateTooOld
+from nodus_api.watchcache.filters import Filter
+from nodus_api.watchcache.watcher import Watcher, WatchOver
+
+RED = Filter(labels=labels.parse("team=red"))
+
+
+def commit(log: FeedLog, kind: str, number: int, team: str = "red") -> int:
+    values = {"team": team}
+    return log.commit((kind, UUID(int=number), "p", f"n{number}", values, {}))[0]
+
+
+async def resume(cache: AttemptCache, rev: int, chosen: Filter = RED) -> Watcher:
+    return await cache.watch("p", WatchFrom(ReadAt(Mode.EXACT, rev), False), chosen=chosen)
+
+
+async def pass_time(cache: AttemptCache, clock: ManualClock, seconds: float) -> None:
+    """Move the clock, and let the follower notice."""
+    await clock.advance(seconds)
+    assert cache._contents is not None
+    cache._contents.history.trim(clock.monotonic())
+
+
+async def test_a_watch_resumes_from_stubs_with_fetched_documents(
+    log: FeedLog, cache: AttemptCache, clock: ManualClock
+) -> None:  # LW-117, LW-133, LW-135
+    start = commit(log, "A", 1)
+    revs = [commit(log, "M", 1), commit(log, "M", 1, "blue"), commit(log, "A", 2)]
+    gone = commit(log, "D", 2)
+    await cache.list("p", LATEST)
+    await pass_time(cache, clock, 76)
+
+    watcher = await resume(cache, start)
+    got = [told(delivery) for delivery in await watcher.take()]
+
+    assert got == [
+        ("MODIFIED", revs[0], revs[0]),
+        ("DELETED", revs[1], revs[0]),  # the state before it left the selector
+        ("ADDED", revs[2], revs[2]),
+        ("DELETED", gone, revs[2]),
+    ]
+
+
+async def test_a_selector_exit_whose_predecessor_left_the_log_takes_the_kept_document(
+    log: FeedLog, cache: AttemptCache, clock: ManualClock
+) -> None:
+    start = commit(log, "A", 1)
+    left = commit(log, "M", 1, "blue")
+    await cache.list("p", LATEST)
+    await pass_time(cache, clock, 76)
+    log.lost_below = start
+
+    watcher = await resume(cache, start)
+
+    assert [told(d) for d in await watcher.take()] == [("DELETED", left, start)]
+
+
+async def test_a_watch_from_before_the_window_is_too_old(
+    log: FeedLog, cache: AttemptCache, clock: ManualClock
+) -> None:  # LW-123
+    first = commit(log, "A", 1)
+    await cache.list("p", LATEST)
+    await pass_time(cache, clock, 200)
+    second = commit(log, "M", 1)
+    third = commit(log, "M", 1)
+    await cache.list("p", LATEST)
+    await pass_time(cache, clock, 101)
+
+    with pytest.raises(StateTooOld) as refused:
+        await resume(cache, first - 1)
+
+    assert refused.value.oldest == second  # the first change that is kept
+    watcher = await resume(cache, first)  # oldest - 1 is served
+    assert [told(d) for d in await watcher.take()] == [
+        ("MODIFIED", second, second),
+        ("MODIFIED", third, third),
+    ]
+
+
+async def test_an_exact_list_from_before_the_window_is_too_old(
+    log: FeedLog, cache: AttemptCache, clock: ManualClock
+) -> None:  # LW-104
+    first = commit(log, "A", 1)
+    commit(log, "M", 1)
+    await cache.list("p", LATEST)
+    await pass_time(cache, clock, 301)
+
+    with pytest.raises(StateTooOld):
+        await cache.list("p", ReadAt(Mode.EXACT, first))
+
+    assert len((await cache.list("p", ReadAt(Mode.NOT_OLDER_THAN, first))).entries) == 1
+
+
+async def test_a_pin_outlives_the_window_for_the_pages_of_its_list(
+    log: FeedLog, cache: AttemptCache, clock: ManualClock
+) -> None:
+    for number in range(4):
+        commit(log, "A", number)
+    page = await cache.list("p", LATEST, limit=2)
+    commit(log, "D", 3)
+    await cache.list("p", LATEST)
+    assert cache._contents is not None
+    cache._contents.history._drop_through(log.rows[-1].rev)  # as a burst of changes would
+
+    rest = await cache.list("p", ReadAt(Mode.EXACT, page.rev), limit=2, start=("p", "n1\0"))
+
+    assert [e.name for e in rest.entries] == ["n2", "n3"]
+    await clock.advance(301)
+    with pytest.raises(StateTooOld):
+        await cache.list("p", ReadAt(Mode.EXACT, page.rev), limit=2, start=("p", "n1\0"))
+
+
+async def test_an_exact_list_fetches_the_documents_that_history_let_go(
+    log: FeedLog, cache: AttemptCache, clock: ManualClock
+) -> None:
+    for number in range(3):
+        commit(log, "A", number)
+    rev = log.rows[-1].rev
+    commit(log, "M", 0, "blue")
+    commit(log, "D", 1)
+    await cache.list("p", LATEST)
+    await pass_time(cache, clock, 76)
+
+    page = await cache.list("p", ReadAt(Mode.EXACT, rev))
+
+    assert seen_page(page) == state_at(log, rev, "p", lambda _: True)
+
+
+async def test_a_watcher_that_fell_out_of_the_documents_ends(
+    log: FeedLog, cache: AttemptCache, clock: ManualClock
+) -> None:  # LW-146
+    watcher = await cache.watch("p", WatchFrom(CACHED, True), chosen=RED)
+    assert await watcher.take() == []
+    commit(log, "A", 1)
+    await cache.list("p", LATEST)
+    await pass_time(cache, clock, 76)
+
+    with pytest.raises(WatchOver):
+        await watcher.take()
+
+
+async def test_a_watcher_that_fell_out_of_the_window_ends(
+    log: FeedLog, cache: AttemptCache, clock: ManualClock
+) -> None:  # LW-146
+    watcher = await resume(cache, 1)
+    commit(log, "A", 1)
+    await cache.list("p", LATEST)
+    await pass_time(cache, clock, 301)
+
+    with pytest.raises(WatchOver):
+        await watcher.take()
+
+
+async def test_a_watch_whose_documents_cannot_be_fetched_ends(
+    log: FeedLog, cache: AttemptCache, clock: ManualClock
+) -> None:  # LW-122 [D]
+    start = commit(log, "A", 1)
+    commit(log, "M", 1)
+    await cache.list("p", LATEST)
+    await pass_time(cache, clock, 76)
+    watcher = await resume(cache, start)
+    log.away = True
+
+    with pytest.raises(WatchOver):
+        await watcher.take()
+
+
+async def test_a_replica_that_restarts_resumes_what_it_did_not_see(
+    log: FeedLog, clock: ManualClock
+) -> None:  # LW-135: the history is filled back from the log
+    start = commit(log, "A", 1)
+    changed = commit(log, "M", 1, "blue")
+    back = commit(log, "M", 1)
+
+    async with following(log, clock) as cache:
+        watcher = await resume(cache, start)
+        got = [told(d) for d in await watcher.take()]
+
+    assert got == [("DELETED", changed, start), ("ADDED", back, back)]
+
+
+async def test_events_are_bounded_but_never_those_of_the_last_75_seconds(
+    log: FeedLog, clock: ManualClock
+) -> None:
+    window = Window(events=3, stubs=timedelta(minutes=5))
+    async with following(log, clock, window=window) as cache:
+        for number in range(6):
+            commit(log, "A", number)
+        await cache.list("p", LATEST)
+        await until(lambda: cache.position == log.rows[-1].rev)
+        assert cache.history_size == 6
+        await pass_time(cache, clock, 76)
+        commit(log, "A", 7)
+        await cache.list("p", LATEST)
+
+        assert cache.history_size == 1
+
+
+async def test_a_stub_takes_at_most_250_bytes(
+    log: FeedLog, cache: AttemptCache, clock: ManualClock
+) -> None:
+    commit(log, "A", 1)
+    for _ in range(300):
+        commit(log, "M", 1)
+    tracemalloc.start()
+    await cache.list("p", LATEST)
+    await pass_time(cache, clock, 76)
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert cache.history_size == 301
+    assert held / 301 <= 250 + 150  # with the model's own rows and the newest document
