@@ -4,7 +4,7 @@ A batch locks its Attempts in rising `no`, loads them whole, takes the records t
 decision returned, writes what differs, publishes the finished documents last, and wakes
 the readers after the commit.
 
-Decision 1. Decisions return records and the store writes the difference. Context: every
+Decision 3. Decisions return records and the store writes the difference. Context: every
 step of the loop may move any of ten tables. Choice: one place compares and writes, so no
 step can forget a row, its guard or `publish`. Cost: a batch loads rows that a step may
 not need (seven statements a batch, whatever its size).
