@@ -110,7 +110,8 @@ class CertificateReloader:
         self._context = context
         self._clock = clock
         self._seen = self._fingerprint()
-        self._names = _names_of_file(files.certificate)
+        served = _read_certificate(files.certificate)
+        self._names, self._expires = _names(served), served.not_valid_after_utc
         self.reloads = 0
         self.failures = 0
 
@@ -121,7 +122,7 @@ class CertificateReloader:
             return False
         self._seen = now_seen
         try:
-            names = self._validated()
+            found = self._validated()
         except CertificateError as error:
             self.failures += 1
             _log.error(
@@ -129,31 +130,42 @@ class CertificateReloader:
                 extra={"problem": str(error)},
             )
             return False
+        names = _names(found)
         if not self._names <= names:
             _log.warning(
                 "The new certificate lacks names of the old one",
                 extra={"missing": sorted(self._names - names)},
             )
         _load_pair(self._context, self._files)
-        self._names = names
+        self._names, self._expires = names, found.not_valid_after_utc
         self.reloads += 1
         _log.info("A changed certificate was loaded", extra={"names": sorted(names)})
         return True
+
+    def problem(self) -> str | None:
+        """Return what is wrong with the certificate that is served, or None."""
+        if self._expires <= self._clock.now():
+            return f"the certificate expired at {self._expires:%Y-%m-%dT%H:%M:%SZ}"
+        return None
 
     async def run(self, before: Callable[[], Awaitable[None]] | None = None) -> None:
         """Check every 10 seconds, for ever; `before` may renew the files first."""
         while True:
             await self._clock.sleep(RELOAD_SECONDS)
-            if before is not None:
-                await before()
+            try:
+                if before is not None:
+                    await before()
+            except CertificateError as error:
+                self.failures += 1
+                _log.error("A certificate cannot be renewed", extra={"problem": str(error)})
             self.check()
 
-    def _validated(self) -> set[str]:
+    def _validated(self) -> x509.Certificate:
         _load_pair(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), self._files)
         certificate = _read_certificate(self._files.certificate)
         if certificate.not_valid_after_utc <= self._clock.now():
             raise CertificateError(f"{self._files.certificate} has expired.")
-        return _names(certificate)
+        return certificate
 
     def _fingerprint(self) -> tuple[object, ...]:
         return tuple(_file_state(path) for path in (self._files.certificate, self._files.key))
@@ -284,10 +296,6 @@ def _names(certificate: x509.Certificate) -> set[str]:
         *found.get_values_for_type(x509.DNSName),
         *(str(address) for address in found.get_values_for_type(x509.IPAddress)),
     }
-
-
-def _names_of_file(path: Path) -> set[str]:
-    return _names(_read_certificate(path))
 
 
 def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:

@@ -1,7 +1,7 @@
 """One replica in process over the model of the log: 12 Attempts in `example`, 3 in `other`."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -15,6 +15,7 @@ from tests.watchcache.conftest import until
 from tests.watchcache.feed_log import FeedLog
 
 from nodus_api.apiserver import ApiServer, ServerOptions, create_app
+from nodus_api.apiserver.health import Check
 from nodus_api.clock import ManualClock
 from nodus_api.tokens import make_token
 from nodus_api.watchcache import AttemptCache, Window
@@ -99,6 +100,7 @@ def replica_of(
     options: ServerOptions | None = None,
     hot_path: bool = True,
     window: Window | None = None,
+    checks: Mapping[str, Check] | None = None,
 ) -> Replica:
     log, clock, tables = FeedLog(), ManualClock(START), AccessTables()
     tables.token(ADMIN, "admin", ("nodus:admins",))
@@ -116,6 +118,7 @@ def replica_of(
         version="0.1.0",
         options=options or ServerOptions(public_url="https://nodus.test"),
         hot_path=hot_path,
+        checks=checks,
     )
     return Replica(
         app=app,

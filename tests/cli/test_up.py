@@ -1,15 +1,18 @@
 """`nodus up` for real: take-over, restarts, refusals, and what its clients see meanwhile."""
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import pytest
 import yaml
 from tests.cli.live import ATTEMPTS, Up, eventually, job
 
 from nodus_api.cli import processes
+from nodus_api.storage.embedded import EmbeddedPostgres
 
 pytestmark = pytest.mark.slow  # real processes start and end
 
@@ -152,10 +155,41 @@ def test_it_stops_everything_and_leaves_no_trace_of_running(open_folder: Path) -
         assert running.stop() == 0
 
     assert sorted(living) == ["postgres", "schedule", "serve"]
+    said = [json.loads(line) for line in running.said().splitlines() if line.startswith("{")]
+    stopped = [one for one in said if one["message"] == "A part was stopped"]
+    assert [(one["part"], one["exit_code"]) for one in stopped] == [
+        ("serve", 0),  # AS-095
+        ("schedule", 0),
+        ("postgres", 0),
+    ]
 
     assert [processes.identify(one.pid) for one in living.values()] == [None, None, None]
     assert list(running.run_dir.glob("*.pid")) == []
     assert not (running.root / "database-url").exists()
+
+
+async def test_an_external_database_is_used_and_left_running(
+    postgres: EmbeddedPostgres, open_folder: Path
+) -> None:
+    connection: Any = await asyncpg.connect(postgres.url)
+    await connection.execute("CREATE DATABASE external")
+    url = postgres.url.replace("/nodus?", "/external?")
+
+    def live_and_stop() -> list[str]:
+        with Up(open_folder / "external", ("--database-url", url)) as running:
+            parts = sorted(processes.recorded(running.run_dir))
+            done = running.nodus("submit", "-f", "-", "--wait", stdin=job("there", "exit 0"))
+            assert done.stdout.endswith("job/there succeeded.\n")
+            assert not list(running.root.glob("pg*"))
+        return parts
+
+    assert await asyncio.to_thread(live_and_stop) == ["schedule", "serve"]
+    found = await connection.fetchval(
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = 'external'"
+    )
+    assert found == 0
+    await connection.execute("DROP DATABASE external")
+    await connection.close()
 
 
 @pytest.mark.parametrize("part", ["serve", "schedule", "postgres"])
@@ -180,6 +214,7 @@ def test_the_next_up_takes_over_after_kill_9(own: Up) -> None:
     own.nodus("submit", "-f", "-", stdin=job("long", "sleep 8; exit 0"))
     eventually(lambda: [one["status"]["phase"] for one in own.attempts("long")] == ["Running"])
     before = {part: own.pid(part) for part in ("postgres", "schedule", "serve")}
+    assert all(before.values())
     token = own.token
 
     own.kill()

@@ -1,7 +1,7 @@
 """Who pays for which second, to the micro-dollar: SC-501 to SC-523."""
 
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from itertools import pairwise
 
@@ -29,7 +29,9 @@ from nodus_api.kernel.events import (
     CapacityLost,
     CheckpointCommitted,
     DeletionProven,
+    Exited,
     Heartbeat,
+    Registered,
     RunFault,
 )
 from nodus_api.kernel.money import cumulative_usd
@@ -247,6 +249,22 @@ def test_a_minimum_is_billed_in_whole_increments() -> None:  # SC-507
     assert made.segments[-1].end == at(120)
 
 
+def test_an_increment_below_a_second_pads_nothing() -> None:  # SC-507: whole seconds
+    assert charge(a_clock("10.00", None, 5, 8, increment=0)).segments[-1].end == at(8)
+
+
+@pytest.mark.parametrize("started", [1, None])
+def test_a_cap_once_reached_covers_later_seconds_that_round_to_nothing(
+    started: int | None,
+) -> None:  # SC-522
+    ended = 3 if started else 1
+    clock = a_clock("0.0018", started, ended, 4)  # half a micro-dollar a second
+    made = charge(clock, cap_usd=Decimal(0))
+
+    assert made.totals.hours == 0
+    assert all(row.covered for row in made.segments)
+
+
 def test_a_cap_inside_a_segment_splits_it_once() -> None:  # SC-522
     made = charge(a_clock("3600", 10, 20, 30), cap_usd=Decimal("12.5"))
 
@@ -297,16 +315,21 @@ def test_padding_waits_for_the_proof_of_deletion() -> None:  # SC-507: at T18
     assert open_end.segments[-1].end == at(3960)
 
 
-def test_the_watermark_is_the_runners_last_sign_of_life() -> None:
-    attempt = after(running(), Heartbeat(at=at(150)))
-
-    assert proof_of_life(attempt, at(170)) == at(150)
-
-
-def test_before_registration_and_after_the_end_the_watermark_is_the_suppliers() -> None:
-    assert proof_of_life(starting(), at(170)) == at(170)
-    assert proof_of_life(succeeded(), at(520)) == at(520)
-    assert proof_of_life(starting(), None) is None
+@pytest.mark.parametrize(
+    ("attempt", "observed", "watermark"),
+    [
+        (starting(), None, None),
+        (starting(), at(170), at(170)),  # before the registration: the supplier's word
+        (after(starting(), Registered(at=at(165))), at(170), at(170)),  # SC-509: not back to 165
+        (after(running(), Heartbeat(at=at(150))), at(55), at(150)),
+        (after(running(), Heartbeat(at=at(150))), None, at(150)),
+        (after(running(), Heartbeat(at=at(505)), Exited(at=at(500), exit_code=0)), None, at(505)),
+    ],
+)
+def test_the_watermark_is_the_last_proof_of_life(
+    attempt: Attempt, observed: datetime | None, watermark: datetime | None
+) -> None:
+    assert proof_of_life(attempt, observed) == watermark
 
 
 # -- SC-520: cover by reason ---------------------------------------------------------------

@@ -114,6 +114,10 @@ def test_a_take_over_moves_the_cap_with_the_limit() -> None:  # SC-614
     )
 
 
+def test_a_boot_pulls_no_image_unless_said() -> None:
+    assert overdue(starting(), at(620), limit_at=at(620), limits=LIMITS) is Overdue.STARTUP
+
+
 def test_a_limit_above_the_cap_is_not_cut_by_a_pull() -> None:
     limits = Limits(starting=4000 * SECOND)
 
@@ -220,6 +224,7 @@ def test_silence_counts_from_a_take_over() -> None:
 
     assert silence(attempt, at(1000), vouched=False, since=at(950)) is Silence.NONE
     assert silence(attempt, at(1000), vouched=False, since=at(150)) is Silence.LOST
+    assert silence(attempt, at(210), vouched=False, since=at(50)) is Silence.NONE
 
 
 def test_silence_without_any_beat_counts_from_the_start() -> None:

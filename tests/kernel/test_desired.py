@@ -74,6 +74,7 @@ def test_a_lower_parallelism_starts_nothing_and_releases_the_highest() -> None: 
 
     assert slots_to_start(spec, slots) == ()
     assert slots_to_release(spec, slots) == ("4",)
+    assert slots_to_release(a_job(5, parallelism=1), slots) == ("4", "3")
 
 
 def test_workers_that_are_scaled_away_are_released_highest_first() -> None:  # SC-101

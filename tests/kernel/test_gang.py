@@ -46,6 +46,10 @@ def test_the_barrier_opens_when_all_ranks_are_registered() -> None:  # SC-133
     assert not all_registered([*ready, member(released(registered()), 2)])
 
 
+def test_the_barrier_stays_open_when_a_quick_rank_has_ended() -> None:  # SC-133
+    assert all_registered([member(registered(), 0), member(succeeded(), 1)])
+
+
 def test_a_gang_is_decided_for_the_rank_that_failed_first() -> None:  # SC-120
     early = member(replace(lost(), finished=at(400)), 3)
     late, same = member(failed(), 1), member(lost(), 2)
@@ -84,9 +88,13 @@ def test_ranks_are_late_60_seconds_after_rank_0_exited() -> None:  # SC-135
 
 
 def test_no_rank_is_late_while_rank_0_runs() -> None:
-    members = [member(running(), 0), member(succeeded(), 1)]
+    members = [member(running(), 0), member(succeeded(), 1), member(running(), 2)]
 
     assert late_ranks(members, at(9999)) == ()
+
+
+def test_no_rank_is_late_after_rank_0_failed() -> None:  # SC-134 drains them
+    assert late_ranks([member(failed(), 0), member(running(), 1)], at(9999)) == ()
 
 
 def test_a_gang_in_which_no_program_started_costs_nothing() -> None:  # SC-133, scenario 29
@@ -124,3 +132,5 @@ def test_a_single_attempt_is_its_own_rank_0() -> None:
 
     assert alone.stage is Stage.SUCCEEDED
     assert has_succeeded([alone])
+    assert late_ranks([alone], at(9999)) == ()
+    assert not has_succeeded([released(running())])

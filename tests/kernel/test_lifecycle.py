@@ -33,6 +33,7 @@ from nodus_api.kernel.events import (
     StartFault,
     StopSignalled,
     Unplaceable,
+    Waits,
 )
 from nodus_api.kernel.lifecycle import advance, queue
 from nodus_api.kernel.vocabulary import (
@@ -104,6 +105,18 @@ def test_waits_for_funds_quota_and_backoff_do_not_count_to_the_start_deadline(
     assert waits.start_deadline == at(3641)
 
 
+def test_a_wait_for_funds_between_two_tries_does_not_count_either() -> None:  # T8, SC-620
+    queued = advance(
+        placing(), NoOffering(at=at(30), waiting_for=WaitingFor.CAPACITY, message="5 tried")
+    )
+
+    waits = advance(
+        queued, Waits(at=at(40), waiting_for=WaitingFor.FUNDS, message="waits", until=at(100))
+    )
+
+    assert waits.start_deadline == at(3661)
+
+
 @pytest.mark.parametrize("until", [None, at(10)])
 def test_a_wait_without_an_end_or_already_over_moves_no_deadline(until: datetime | None) -> None:
     event = NoOffering(at=at(30), waiting_for=WaitingFor.QUOTA, message="waits", until=until)
@@ -140,6 +153,10 @@ def test_a_failed_acquisition_says_why_the_attempt_queues_again() -> None:  # T6
 
     assert (queued.waiting_for, queued.waiting_message) == (WaitingFor.LOOP, "no capacity")
     assert queued.phase is Phase.QUEUED
+
+
+def test_a_failed_acquisition_without_a_word_still_says_something() -> None:  # SC-009b
+    assert advance(acquiring(), AcquireFailed(at=at(40))).waiting_message
 
 
 def test_unplaceable_ends_with_its_reason() -> None:  # T5
@@ -245,10 +262,11 @@ def test_a_start_fault_after_the_signal_is_the_drains_outcome() -> None:  # SC-0
     assert (ended.stage, ended.reason) == (Stage.STOPPED, Reason.STOPPED)
 
 
+@pytest.mark.parametrize("state", [acquiring, starting])
 @pytest.mark.parametrize("reason", [Reason.CUSTOMER_EXIT, Reason.NODE_LOST, Reason.STOPPED])
-def test_only_a_start_fault_fails_a_start(reason: Reason) -> None:
+def test_only_a_start_fault_fails_a_start(state: Callable[[], Attempt], reason: Reason) -> None:
     with pytest.raises(IllegalTransition):
-        advance(starting(), StartFault(at=at(30), reason=reason))
+        advance(state(), StartFault(at=at(30), reason=reason))
 
 
 @pytest.mark.parametrize(

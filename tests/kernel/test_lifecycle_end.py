@@ -44,7 +44,8 @@ from nodus_api.kernel.events import (
     Superseded,
     Waits,
 )
-from nodus_api.kernel.lifecycle import advance, clamped
+from nodus_api.kernel.lifecycle import advance
+from nodus_api.kernel.moments import clamped
 from nodus_api.kernel.vocabulary import (
     Phase,
     Reason,
@@ -108,12 +109,13 @@ def test_any_exit_after_the_signal_is_the_drains(exit_code: int) -> None:  # SC-
     )
 
 
-def test_the_first_cause_keeps_reason_and_bill() -> None:  # SC-013
+@pytest.mark.parametrize("deadline", [at(215), at(235)])
+def test_the_first_cause_keeps_reason_and_bill(deadline: datetime) -> None:  # SC-013
     noticed = drained(running(), trigger=Trigger.PREEMPTION_NOTICE)
 
     stopped_too = advance(
         noticed,
-        StopRequested(at=at(205), trigger=Trigger.USER, reason=Reason.STOPPED, deadline=at(235)),
+        StopRequested(at=at(205), trigger=Trigger.USER, reason=Reason.STOPPED, deadline=deadline),
     )
 
     assert stopped_too == noticed
@@ -360,6 +362,12 @@ def test_a_start_deadline_while_acquiring_ends_with_the_proof() -> None:  # SC-0
     assert absent.billing_start is None
 
 
+def test_a_start_deadline_takes_no_earlier_stop_over() -> None:  # SC-013
+    stopping = drained(acquiring())
+
+    assert advance(stopping, StartDeadlinePassed(at=at(3601))) == stopping
+
+
 def test_an_exit_known_at_the_drains_end_is_kept_if_the_program_ran() -> None:  # T17
     event = StopCompleted(at=at(240), exit_code=143, signal=15)
 
@@ -445,6 +453,8 @@ def test_a_recovery_out_of_order_is_clamped() -> None:
         (pending(), Waits(at=at(-5), waiting_for=WaitingFor.GANG, message="gang of 4")),
         (running(), Heartbeat(at=at(-5))),
         (running(), StopRequested(at=at(-5), trigger=Trigger.USER, reason=Reason.STOPPED)),
+        (acquiring(), StartDeadlinePassed(at=at(-5))),
+        (registered(), Registered(at=at(-5))),
         (drained(running()), StopSignalled(at=at(-5))),
         (lost(), Superseded(at=at(-5), epoch=2)),
         (succeeded(), Recovered(at=at(-5))),
@@ -454,11 +464,24 @@ def test_an_event_that_stamps_no_milestone_is_never_clamped(attempt: Attempt, ev
     assert not clamped(attempt, event)
 
 
-def test_a_hedge_start_before_its_own_registration_is_clamped_to_it() -> None:
-    attempt = advance(
-        registered(), CommandStarted(at=at(100), billing_start=at(5), registered=at(120))
-    )
+def test_a_hedge_start_is_in_order_with_the_winners_milestones_alone() -> None:  # SC-342
+    event = CommandStarted(at=at(50), billing_start=at(30), registered=at(45))
 
+    assert advance(registered(), event).command_started == at(50)
+    assert not clamped(registered(), event)  # the first machine registered at 60
+
+
+def test_a_winners_registration_lies_after_its_own_billing() -> None:  # SC-006, SC-342
+    event = CommandStarted(at=at(50), billing_start=at(30), registered=at(20))
+
+    assert advance(registered(), event).registered == at(30)
+
+
+def test_a_hedge_start_before_its_own_registration_is_clamped_to_it() -> None:
+    event = CommandStarted(at=at(100), billing_start=at(5), registered=at(120))
+    attempt = advance(registered(), event)
+
+    assert clamped(registered(), event)
     assert (attempt.billing_start, attempt.registered, attempt.command_started) == (
         at(10),
         at(120),

@@ -25,6 +25,7 @@ from tests.kernel.catalogs import (
     spot,
 )
 
+from nodus_api.kernel import placement
 from nodus_api.kernel.attempt import Cursor, Rejection
 from nodus_api.kernel.offering import Candidate, CatalogSnapshot
 from nodus_api.kernel.placement import (
@@ -33,6 +34,7 @@ from nodus_api.kernel.placement import (
     LostCandidate,
     Outcome,
     PlacementRequest,
+    Ranked,
     RejectionCode,
     place,
 )
@@ -103,6 +105,21 @@ def test_the_best_five_are_kept_with_their_totals() -> None:  # SC-334
     assert json.loads(json.dumps(kept)) == kept
 
 
+def test_no_more_than_five_are_kept() -> None:  # SC-334
+    many = [on_demand(a_class(f"c{n}")) for n in range(8)]
+
+    assert len(place(a_request(), CatalogSnapshot.of(many), NOW).top) == 5
+
+
+def test_a_family_that_went_is_not_counted() -> None:  # SC-333
+    request = a_request(resources=Resources(accelerators=("h200",), count=1, vcpus=None))
+    snapshot = golden_snapshot().without(("gh200-96g-x1-us", Market.ON_DEMAND))
+    for market in Market:
+        snapshot = snapshot.without((H100.name, market))
+
+    assert place(request, snapshot, NOW).counters == {}
+
+
 def test_the_winner_says_how_often_to_save() -> None:  # SC-144
     chosen = place(golden_request(), golden_snapshot(), NOW).chosen
     unsaved = place(
@@ -132,6 +149,27 @@ def test_equals_are_told_apart(second: Candidate, winner: str) -> None:  # SC-32
     assert winner_of(decision)[0] == winner
 
 
+def test_the_order_is_total_then_cost_then_health_then_name_then_market() -> None:  # SC-324
+    best = place(a_request(), golden_snapshot(), NOW).top[0]
+
+    def ranked(total: int, cost: int, health: float, name: str, market: Market) -> Ranked:
+        candidate = replace(best.candidate, offering=a_class(name), market=market)
+        scores = replace(best.scores, health=health)
+        return replace(best, candidate=candidate, scores=scores, total=total, cost_micro_usd=cost)
+
+    in_order = [
+        ranked(9, 9, 0.1, "z", Market.SPOT),
+        ranked(8, 1, 0.1, "z", Market.SPOT),
+        ranked(8, 2, 0.9, "z", Market.SPOT),
+        ranked(8, 2, 0.8, "a", Market.SPOT),
+        ranked(8, 2, 0.8, "b", Market.ON_DEMAND),
+        ranked(8, 2, 0.8, "b", Market.SPOT),
+    ]
+
+    worst_first = in_order[::-1]
+    assert sorted(worst_first, key=placement._order) == in_order
+
+
 def test_on_demand_comes_before_spot_at_the_same_rate() -> None:  # SC-324
     offering = a_class(rate_spot=Decimal("2.95"))
     pair = [spot(offering), on_demand(offering)]
@@ -155,6 +193,26 @@ def test_cpu_work_goes_to_classes_without_accelerator() -> None:  # SC-209
         "h100-sxm-80g-x1-eu",
         "h200-sxm-141g-x1-eu",
     ]
+
+
+@pytest.mark.parametrize(
+    ("vcpus", "cost"),
+    [
+        (Decimal(4), "0.5019"),  # K = 1.0333 h at 0.24, C = 1.0255 h at 0.24
+        (Decimal(1), "0.2012"),  # K at 0.06
+        (None, "0.2012"),
+    ],
+)
+def test_cpu_work_is_anchored_by_the_vcpus_asked_for(
+    vcpus: Decimal | None, cost: str
+) -> None:  # SC-320
+    four = on_demand(a_cpu_class(vcpus=Decimal(4), rate_on_demand=Decimal("0.24")))
+    request = PlacementRequest(resources=Resources(vcpus=vcpus))
+
+    choice = place(request, CatalogSnapshot.of([four]), NOW).placement.choice
+
+    assert choice is not None
+    assert choice.scores["costToComplete"] == Decimal(cost)
 
 
 def test_no_class_with_the_accelerator_is_permanent() -> None:  # scenario 2
@@ -220,6 +278,14 @@ def test_a_backoff_that_is_over_is_none() -> None:  # SC-360
     assert decision.outcome is Outcome.PLACED
 
 
+def test_a_backoff_that_is_over_sets_no_next_try() -> None:  # SC-311
+    full = on_demand(H100, available=0, backoff_until=NOW - timedelta(seconds=5))
+
+    decision = place(a_request(), CatalogSnapshot.of([full]), NOW)
+
+    assert decision.next_try == NOW + timedelta(seconds=10)
+
+
 def test_backing_off_is_not_forgiven_in_the_second_pass() -> None:  # SC-311
     bad = spot(H100, backoff_until=NOW + timedelta(seconds=20), failures=20.0)
 
@@ -276,6 +342,19 @@ def test_a_failed_acquisition_counts_until_its_backoff_ends() -> None:  # SC-332
     assert winner_of(after) == (H100.name, Market.ON_DEMAND)
 
 
+def test_a_failed_acquisition_is_listed_first_no_longer_than_its_backoff() -> None:  # SC-332
+    failed = FailedAcquisition(offering=H100.name, market=Market.ON_DEMAND, until=NOW)
+    full = on_demand(a_class("h100-pcie-80g-x1-us", rate_spot=None), available=0)
+    closed = on_demand(replace(H100, enabled=False))
+
+    decision = place(a_request(failed=(failed,)), CatalogSnapshot.of([closed, full]), NOW)
+
+    assert decision.placement.rejected == (
+        Rejection(offering="h100-pcie-80g-x1-us", reason="InsufficientCapacity"),
+        Rejection(offering="h100-sxm-80g-x1-eu", reason="Disabled"),
+    )
+
+
 def test_a_class_is_rejected_by_its_nearest_market_only_if_none_is_open() -> None:  # SC-332
     policy = PlacementPolicy(interruptible=WorkloadSpec(kind=OwnerKind.JOB).placement.interruptible)
     open_class = on_demand(a_class("open"))
@@ -290,6 +369,17 @@ def test_a_class_is_rejected_by_its_nearest_market_only_if_none_is_open() -> Non
         Rejection(offering="shut", reason="InsufficientCapacity"),
     )
     assert decision.counters == {"InsufficientCapacity": 1, "InterruptibleNotAllowed": 2}  # SC-333
+
+
+def test_a_class_is_rejected_by_its_nearest_market() -> None:  # SC-332
+    pair = [on_demand(H100), spot(H100, available=0)]
+
+    decision = place(a_request(max_rate_usd_per_hour=Decimal(2)), CatalogSnapshot.of(pair), NOW)
+
+    assert decision.placement.rejected == (
+        Rejection(offering=H100.name, reason="InsufficientCapacity"),
+    )
+    assert decision.counters == {"InsufficientCapacity": 1, "RateAboveLimit": 1}
 
 
 def test_twenty_rejections_near_misses_first() -> None:  # SC-332
@@ -470,10 +560,10 @@ def test_what_is_published_holds_together(  # P-20
     request: PlacementRequest, catalog: tuple[Candidate, ...]
 ) -> None:
     decision = place(request, CatalogSnapshot.of(catalog), NOW)
-    placement, choice = decision.placement, decision.placement.choice
+    published, choice = decision.placement, decision.placement.choice
 
-    rejected = [one.offering for one in placement.rejected]
-    assert placement.candidates == len(catalog)
+    rejected = [one.offering for one in published.rejected]
+    assert published.candidates == len(catalog)
     assert len(rejected) <= 20
     assert len(set(rejected)) == len(rejected)
     assert sum(decision.counters.values()) <= len(catalog)
@@ -483,7 +573,7 @@ def test_what_is_published_holds_together(  # P-20
     if choice is None:
         assert sum(decision.counters.values()) == len(catalog)
         return
-    assert placement.candidates >= 1 + len(choice.fallbacks)
+    assert published.candidates >= 1 + len(choice.fallbacks)
     assert len(choice.fallbacks) <= 5
     assert choice.offering not in rejected
     assert choice.offering not in choice.fallbacks

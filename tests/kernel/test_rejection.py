@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from tests.kernel.catalogs import NOW, a_class, a_request, on_demand, spot
 
+from nodus_api.kernel import rejection
 from nodus_api.kernel.offering import Candidate, CatalogSnapshot
 from nodus_api.kernel.placement import Outcome, place
-from nodus_api.kernel.rejection import LostCandidate, RejectionCode
+from nodus_api.kernel.rejection import FailedAcquisition, LostCandidate, RejectionCode
 from nodus_api.kernel.spec import InterruptiblePolicy, PlacementPolicy, Resources
 from nodus_api.kernel.vocabulary import Market
 
@@ -27,6 +28,9 @@ def policy(**changes: Any) -> Mapping[str, Any]:
 
 
 PLAIN = on_demand(a_class())
+CHOICE = place(a_request(), CatalogSnapshot.of([PLAIN]), NOW).placement.choice
+COST = CHOICE.predicted.cost_usd if CHOICE else Decimal(0)
+"""What PLAIN is predicted to cost."""
 CASES: list[tuple[str, Candidate, Mapping[str, Any], str]] = [
     ("AcceleratorMismatch", PLAIN, resources(accelerators=("a100",)), "with 1 x a100"),
     ("AcceleratorCountMismatch", PLAIN, resources(count=8), "with 8 x h100"),
@@ -127,6 +131,12 @@ CASES: list[tuple[str, Candidate, Mapping[str, Any], str]] = [
         {},
         "is out of supplier quota",
     ),
+    (
+        "QuotaExceeded",
+        on_demand(a_class(), supplier_quota_used_up=True),
+        {"quota_left": {"h100": 8}},
+        "is out of supplier quota",
+    ),
     ("BackingOff", on_demand(a_class(), backoff_until=LATER), {}, "failed to deliver"),
     (
         "GangTooLarge",
@@ -145,6 +155,18 @@ CASES: list[tuple[str, Candidate, Mapping[str, Any], str]] = [
         on_demand(a_class(), available=0),
         {"gang_size": 4},
         "has no capacity (asked for 4, 0 free)",
+    ),
+    (
+        "InsufficientCapacity",  # SC-332: whatever the snapshot says
+        on_demand(a_class(), available=9),
+        {
+            "failed": (
+                FailedAcquisition(
+                    offering=PLAIN.offering.name, market=Market.ON_DEMAND, until=LATER
+                ),
+            )
+        },
+        "has no capacity (asked for 1, 0 free), next try at",
     ),
 ]
 
@@ -210,6 +232,10 @@ def test_codes_are_numbered_as_in_the_table() -> None:  # SC-310
     assert [code.number for code in RejectionCode if code.soft] == [17, 19]
 
 
+def test_filters_are_asked_in_the_order_of_the_codes() -> None:  # SC-310
+    assert [row.code for row in rejection._FILTERS] == list(RejectionCode)
+
+
 def test_a_gang_needs_room_in_one_supplier_offer() -> None:  # SC-131
     roomy = on_demand(a_class(), available=9, largest_available=4)
     spread = on_demand(a_class(), available=9, largest_available=3)
@@ -219,6 +245,40 @@ def test_a_gang_needs_room_in_one_supplier_offer() -> None:  # SC-131
 
     assert placed.outcome is Outcome.PLACED
     assert waits.counters == {"GangTooLarge": 1}  # scenario 28
+
+
+@pytest.mark.parametrize(
+    ("candidate", "asked"),
+    [
+        (PLAIN, {"max_rate_usd_per_hour": Decimal("2.95")}),
+        (PLAIN, {"remaining_cost_usd": COST}),
+        (PLAIN, {"quota_left": {"h100": 1}}),
+        (PLAIN, resources(accelerator_memory_gib=Decimal(80))),
+        (on_demand(a_class(), successes=2.0, failures=8.0), {}),  # health 0.55
+        (on_demand(a_class(), available=1), {}),
+    ],
+    ids=["rate", "cost", "quota", "size", "health", "capacity"],
+)
+def test_a_limit_that_is_just_met_passes(
+    candidate: Candidate, asked: Mapping[str, Any]
+) -> None:  # SC-310
+    decision = place(a_request(**asked), CatalogSnapshot.of([candidate]), NOW)
+
+    assert decision.outcome is Outcome.PLACED
+    assert not decision.relaxed
+
+
+def test_a_health_below_the_limit_is_avoided() -> None:  # SC-310, row 19
+    sick = on_demand(a_class(), successes=2.0, failures=8.1)
+
+    assert place(a_request(), CatalogSnapshot.of([sick]), NOW).relaxed
+
+
+def test_a_second_gang_finds_the_offer_taken_by_the_first() -> None:  # SC-131, SC-371
+    roomy = on_demand(a_class(), available=9, largest_available=4)
+    left = CatalogSnapshot.of([roomy]).after_taking(roomy.key, 4)
+
+    assert place(a_request(gang_size=4), left, NOW).counters == {"InsufficientCapacity": 1}
 
 
 def test_a_gang_needs_the_quota_and_the_money_of_all_ranks() -> None:

@@ -136,6 +136,32 @@ def test_a_budget_that_cannot_pay_a_start_ends_the_workload() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "attempt",
+    [succeeded(), failed(), lost(), ended_by(Reason.SUSPENDED)],  # a worker starts again
+)
+def test_a_budget_that_cannot_pay_a_start_ends_workers_after_any_end(attempt: Attempt) -> None:
+    decision = decided(
+        attempt,
+        a_spec(OwnerKind.FUNCTION),
+        budget_left=Decimal("0.09"),
+        minimum_start_usd=Decimal("0.10"),
+    )
+
+    assert decision == decided(ended_by(Reason.MAX_COST_REACHED), a_spec(OwnerKind.FUNCTION))
+
+
+def test_a_release_asks_for_no_budget() -> None:  # scale-down: others of the workload go on
+    decision = decided(
+        ended_by(Reason.RELEASED),
+        a_spec(OwnerKind.FUNCTION),
+        budget_left=Decimal(0),
+        minimum_start_usd=Decimal("0.10"),
+    )
+
+    assert (decision.slot, decision.workload) == (SlotState.OPEN, None)
+
+
 @pytest.mark.parametrize("left", [None, Decimal("0.10")])
 def test_a_budget_that_can_pay_a_start_replaces(left: Decimal | None) -> None:
     assert decided(lost(), budget_left=left, minimum_start_usd=Decimal("0.10")).replaces
@@ -258,14 +284,13 @@ def test_another_end_breaks_the_row_of_nodus_faults() -> None:
     assert decision.counters.nodus_failures == 0
 
 
-def test_a_workers_nodus_faults_end_its_workload_too() -> None:
+@pytest.mark.parametrize("kind", list(OwnerKind))
+def test_nodus_faults_end_a_workload_of_any_kind(kind: OwnerKind) -> None:
     decision = decided(
-        ended_by(Reason.INTERNAL_ERROR),
-        a_spec(OwnerKind.FUNCTION),
-        counters=SlotCounters(nodus_failures=3),
+        ended_by(Reason.INTERNAL_ERROR), a_spec(kind), counters=SlotCounters(nodus_failures=3)
     )
 
-    assert decision.workload is WorkloadState.FAILED
+    assert (decision.workload, decision.outcome) == (WorkloadState.FAILED, Reason.INTERNAL_ERROR)
 
 
 # -- rule 5: the customer's fault ----------------------------------------------------------
@@ -352,7 +377,7 @@ def test_a_retry_rule_retries_no_more_than_max_retries() -> None:
 def test_each_kind_has_its_way_after_a_crash(
     kind: OwnerKind, slot: SlotState, workload: WorkloadState | None
 ) -> None:  # SC-101
-    decision = decided(failed(), a_spec(kind))
+    decision = decided(failed(), a_spec(kind, max_retries=3))  # which is a Job's alone
 
     assert (decision.slot, decision.workload) == (slot, workload)
     assert decision.counters.retries_used == 0
@@ -400,6 +425,14 @@ def test_the_first_loss_in_ten_minutes_waits_for_nothing(previous: datetime | No
 
     assert delay(decision) == timedelta(0)
     assert decision.counters.backoff_k == 1
+
+
+def test_a_wait_is_jittered_by_the_epoch_that_waits() -> None:
+    crashed = ended_by(Reason.CUSTOMER_EXIT, exit_code=1, epoch=3)
+
+    decision = decided(crashed, a_spec(max_retries=9))
+
+    assert delay(decision) == jittered(10 * SECOND, crashed, epoch=4)
 
 
 def test_another_loss_within_ten_minutes_waits() -> None:

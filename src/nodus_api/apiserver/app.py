@@ -59,6 +59,7 @@ class ApiServer:
         clock: Clock,
         statuses: StatusRenderer,
         new_id: Callable[[], UUID],
+        lag: LoopLag,
     ) -> None:
         self._chain = chain
         self.background = background
@@ -70,6 +71,7 @@ class ApiServer:
         self.clock = clock
         self.statuses = statuses
         self.new_id = new_id
+        self.lag = lag
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or run the background tasks for the server's life."""
@@ -181,6 +183,7 @@ def create_app(
         clock=clock,
         statuses=statuses,
         new_id=new_id,
+        lag=lag,
     )
 
 

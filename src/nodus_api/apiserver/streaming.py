@@ -164,7 +164,7 @@ class WatchStream:
     async def _run(self, request: Request, receive: Receive, out: "_Writer") -> None:
         source = await self._begin()
         closed = self._opened(request, source)
-        listener = spawn("watch-disconnect", _until_disconnect(receive, source))
+        listener = spawn("watch-disconnect", _until_disconnect(receive, source, out))
         try:
             await self._send_initial(source, out)
             await self._send_changes(source, out)
@@ -290,8 +290,9 @@ class _Writer:
             peer_of(self._request.scope).abort()
 
 
-async def _until_disconnect(receive: Receive, source: WatchSource) -> None:
+async def _until_disconnect(receive: Receive, source: WatchSource, out: _Writer) -> None:
     """End the source when the client is gone (LW-148)."""
     while (await receive())["type"] != "http.disconnect":
         pass
+    out.alive = False
     source.end("the client left")

@@ -9,8 +9,8 @@ import random
 import signal
 import socket
 import ssl
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -27,6 +27,7 @@ from nodus_api.scheduler.reports import ReportServer
 from nodus_api.settings import Settings
 from nodus_api.storage.access_store import AccessStore
 from nodus_api.storage.engine import Database, Role
+from nodus_api.storage.errors import SchemaMismatch, StorageUnavailable
 from nodus_api.storage.feed import Feed
 from nodus_api.storage.leader_store import LeaderStore
 from nodus_api.storage.migrate import check_schema
@@ -43,13 +44,16 @@ from nodus_api.tls import (
 from nodus_api.watchcache import AttemptCache
 from nodus_api.watchcache.history import Window
 
+_SCHEMA_SECONDS = 30.0
+
 
 async def run_server(settings: Settings, sockets: Sequence[socket.socket]) -> None:
     """Serve the API on bound sockets until SIGTERM or SIGINT has been drained (AS-095)."""
     clock, chance = SystemClock(), random.SystemRandom().random
     async with (
         _database(settings, Role.API) as database,
-        _certificates(settings, settings.bind, clock) as context,
+        _certificates(settings, settings.bind, clock) as (context, reloader),
+        _schema_watched(database, clock) as schema,
     ):
         window = Window(stubs=settings.watchcache_window, documents=settings.watchcache_documents)
         app = create_app(
@@ -67,6 +71,7 @@ async def run_server(settings: Settings, sockets: Sequence[socket.socket]) -> No
                 shutdown_delay=settings.shutdown_delay,
                 shutdown_watch_grace=settings.shutdown_watch_grace,
             ),
+            checks={"schema": schema, "tls-cert": reloader.problem},
         )
         await serve(app, sockets=sockets, ssl_context=context)
 
@@ -106,7 +111,7 @@ async def run_scheduler(
             if reports is None:
                 await _together(stop, parts)
                 return
-            async with _certificates(settings, settings.runner_bind, clock) as context:
+            async with _certificates(settings, settings.runner_bind, clock) as (context, _):
                 parts["reports over HTTPS"] = answers.serve([reports], stop, ssl_context=context)
                 await _together(stop, parts)
 
@@ -140,8 +145,8 @@ async def _database(settings: Settings, role: Role) -> AsyncIterator[Database]:
 @asynccontextmanager
 async def _certificates(
     settings: Settings, bind: str, clock: Clock
-) -> AsyncIterator[ssl.SSLContext]:
-    """Yield the TLS context, and keep it up to date while it is used (AS-078, AS-080)."""
+) -> AsyncIterator[tuple[ssl.SSLContext, CertificateReloader]]:
+    """Yield the TLS context and what keeps it up to date while it is used (AS-078, AS-080)."""
     given = settings.tls_cert_file, settings.tls_private_key_file
     cert_dir = settings.cert_dir or DataDirectory(settings.data_dir).certs
     names = certificate_names(bind, settings.tls_san)
@@ -158,9 +163,33 @@ async def _certificates(
     watching = spawn("certificates", reloader.run(None if files.ca is None else renew))
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reloader.check)
     try:
-        yield context
+        yield context, reloader
     finally:
         asyncio.get_running_loop().remove_signal_handler(signal.SIGHUP)
+        await end(watching)
+
+
+@asynccontextmanager
+async def _schema_watched(
+    database: Database, clock: Clock
+) -> AsyncIterator[Callable[[], str | None]]:
+    """Yield a check of readyz: None, or that the schema has moved on from this version (AS-105)."""
+    found: list[str] = []
+
+    async def look() -> None:
+        while True:
+            await clock.sleep(_SCHEMA_SECONDS)
+            with suppress(StorageUnavailable):  # another check tells of that
+                try:
+                    await check_schema(database)
+                    found.clear()
+                except SchemaMismatch as mismatch:
+                    found[:] = [str(mismatch)]
+
+    watching = spawn("schema", look())
+    try:
+        yield lambda: found[0] if found else None
+    finally:
         await end(watching)
 
 

@@ -16,10 +16,10 @@ from nodus_api.cli.options import (
     database_options,
     find_database,
     output_option,
+    password_warning,
     print_json,
     run_async,
     settings_from,
-    warn_of_password,
 )
 from nodus_api.cli.tabular import render_table
 from nodus_api.settings import Settings, mask_url, masked
@@ -53,7 +53,6 @@ async def migrate(epoch: bool, roles: bool, **options: Any) -> None:
         login = unquote(parts.username or getpass.getuser())
         click.echo(print_roles(login, unquote(parts.path.lstrip("/")) or login), nl=False)
         return
-    _warn(settings)
     if epoch:
         click.echo(f"A new epoch starts at revision {await new_epoch(url)}.")
         return
@@ -94,7 +93,7 @@ async def doctor(print_config: bool, output: str, **options: Any) -> None:
         await _examine("database", lambda: _database(settings)),
         await _examine("server", lambda: _server(settings)),
     ]
-    if warning := warn_of_password(settings):
+    if warning := password_warning(settings):
         findings.append(Finding("password", False, warning))
     if output == "json":
         print_json([{"check": f.check, "well": f.well, "said": f.said} for f in findings])
@@ -158,8 +157,3 @@ def _show_config(shown: dict[str, str], output: str) -> None:
         return
     rows = [[name, f"NODUS_{name.upper()}", value] for name, value in shown.items()]
     click.echo(render_table(["SETTING", "VARIABLE", "VALUE"], rows), nl=False)
-
-
-def _warn(settings: Settings) -> None:
-    if warning := warn_of_password(settings):
-        click.echo(f"Warning: {warning}", err=True)

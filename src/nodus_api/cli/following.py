@@ -53,7 +53,7 @@ class Follower:
         project: str,
         selector: str,
         clock: Clock,
-        changed: Callable[[Board, dict[str, Any]], None],
+        changed: Callable[[dict[str, Any]], None],
     ) -> None:
         self.board = Board()
         self._client = client
@@ -115,7 +115,7 @@ class Follower:
         before = self.board.attempts.get(name)
         self.board.attempts[name] = one
         if before is None or _state(before) != _state(one):
-            self._changed(self.board, one)
+            self._changed(one)
 
 
 def _state(one: Mapping[str, Any]) -> str:

@@ -68,10 +68,15 @@ def output_option(command: Command) -> Command:
 
 
 def settings_from(options: Mapping[str, Any]) -> Settings:
-    """Return the settings in force under these flags, with logging configured by them."""
+    """Return the settings in force under these flags, with logging configured by them.
+
+    A password in the database URL itself is used, with a warning (AS-117).
+    """
     with reported():
         settings = load_settings(**options)
     logs.configure(level=settings.log_level, style=settings.log_format)
+    if warning := password_warning(settings):
+        click.echo(f"Warning: {warning}", err=True)
     return settings
 
 
@@ -110,7 +115,7 @@ async def opened(settings: Settings, *, pool_size: int = 1) -> AsyncIterator[Dat
         await database.close()
 
 
-def warn_of_password(settings: Settings) -> str | None:
+def password_warning(settings: Settings) -> str | None:
     """Return a warning if a password stands in the database URL itself (AS-117), else None."""
     if settings.database_url is None or not has_password(settings.database_url.get_secret_value()):
         return None

@@ -6,8 +6,7 @@ from typing import Any, Protocol
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
-
-from nodus_api.cli.following import Board
+from rich.text import Text
 
 _STYLES = {"Succeeded": "green", "Failed": "red", "Cancelled": "yellow", "Running": "cyan"}
 
@@ -23,8 +22,8 @@ class Progress(Protocol):
         """Leave the last state on the screen."""
         ...
 
-    def show(self, board: Board, changed: dict[str, Any]) -> None:
-        """Show the board after one Attempt changed."""
+    def show(self, changed: dict[str, Any]) -> None:
+        """Show an Attempt that changed."""
         ...
 
 
@@ -46,7 +45,7 @@ class PlainLines:
     def __exit__(self, *_: object) -> None:
         """Do nothing: every line stands already."""
 
-    def show(self, board: Board, changed: dict[str, Any]) -> None:  # noqa: ARG002 -- the protocol's
+    def show(self, changed: dict[str, Any]) -> None:
         """Print a line, unless it would repeat the Attempt's last one."""
         name = changed["metadata"]["name"]
         line = f"{name}  {summary(changed)}"
@@ -60,6 +59,7 @@ class LiveTable:
     """All Attempts in one table, redrawn in place."""
 
     def __init__(self) -> None:
+        self._attempts: dict[tuple[str, str], dict[str, Any]] = {}
         self._live = Live(console=Console(), refresh_per_second=8, transient=False)
 
     def __enter__(self) -> "LiveTable":
@@ -71,17 +71,18 @@ class LiveTable:
         """Draw for the last time."""
         self._live.stop()
 
-    def show(self, board: Board, changed: dict[str, Any]) -> None:  # noqa: ARG002 -- the protocol's
+    def show(self, changed: dict[str, Any]) -> None:
         """Redraw the table."""
+        metadata = changed["metadata"]
+        self._attempts[metadata["namespace"], metadata["name"]] = changed
         table = Table(box=None, pad_edge=False)
         for heading in ("ATTEMPT", "PHASE", "STAGE", "RESULT", "COST USD"):
             table.add_column(heading)
-        for name in sorted(board.attempts):
-            one = board.attempts[name]
+        for _, one in sorted(self._attempts.items()):
             phase = str(one["status"]["phase"])
             table.add_row(
-                name,
-                f"[{_STYLES.get(phase, 'default')}]{phase}[/]",
+                one["metadata"]["name"],
+                Text(phase, style=_STYLES.get(phase, "default")),
                 _stage(one),
                 _result(one),
                 _cost(one),

@@ -7,7 +7,7 @@ import click
 
 from nodus_api.cli import listening
 from nodus_api.cli.compose import run_scheduler
-from nodus_api.cli.options import database_options, run_async, settings_from, warn_of_password
+from nodus_api.cli.options import database_options, run_async, settings_from
 
 
 @click.command()
@@ -34,8 +34,6 @@ async def schedule(health_fd: int | None, socket_only: bool, **options: Any) -> 
       nodus schedule --database-url-file /etc/nodus/url
     """
     settings = settings_from(options)
-    if warning := warn_of_password(settings):
-        click.echo(f"Warning: {warning}", err=True)
     with ExitStack() as stack:
         health = stack.enter_context(
             listening.bind(settings.health_bind, settings.health_port, flag="--health-port")

@@ -7,7 +7,7 @@ import click
 
 from nodus_api.cli import listening
 from nodus_api.cli.compose import run_server
-from nodus_api.cli.options import database_options, run_async, settings_from, warn_of_password
+from nodus_api.cli.options import database_options, run_async, settings_from
 
 
 @click.command()
@@ -61,8 +61,6 @@ async def serve(listen_fd: int | None, tls_san: tuple[str, ...], **options: Any)
       nodus serve --database-url-file /etc/nodus/url --bind 0.0.0.0 --tls-san nodus.example
     """
     settings = settings_from({**options, "tls_san": tls_san or None})
-    if warning := warn_of_password(settings):
-        click.echo(f"Warning: {warning}", err=True)
     bound = (
         listening.bind(settings.bind, settings.port)
         if listen_fd is None

@@ -49,7 +49,7 @@ class Part(Protocol):
         ...
 
     def stop(self, seconds: float) -> None:
-        """Stop it, by force after so many seconds."""
+        """Wait for the end that was asked for, by force after so many seconds."""
         ...
 
 
@@ -82,8 +82,8 @@ class PostgresPart:
         return self._server.start()
 
     def ended(self) -> int | None:
-        """Return None while it runs; how it ended is not known."""
-        return None if self._server.alive() else 1
+        """Return None while it runs, else 0: how it ended is not known."""
+        return None if self._server.alive() else 0
 
     def ask_to_stop(self) -> None:
         """Do nothing: it stops last, when nobody needs it any more."""
@@ -127,10 +127,12 @@ class Child:
             self._process.send_signal(signal.SIGTERM)
 
     def stop(self, seconds: float) -> None:
-        """Wait for its end, and kill it after so many seconds."""
+        """Wait for its end, and kill it after so many seconds.
+
+        It is not asked a second time, since a second SIGTERM would cut its drain short (AS-095).
+        """
         if self._process is None:
             return
-        self.ask_to_stop()
         try:
             self._process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -152,12 +154,14 @@ class Supervisor:
         self._settled = False
 
     def __enter__(self) -> "Supervisor":
-        """Take SIGTERM, SIGINT and SIGCHLD."""
+        """Take SIGTERM, SIGINT, SIGHUP (the terminal is gone) and SIGCHLD."""
         self._signals.setblocking(False)
         self._wake.setblocking(False)
         signal.set_wakeup_fd(self._wake.fileno(), warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._stop_on_signal)
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as nohup leaves it
+            signal.signal(signal.SIGHUP, self._stop_on_signal)
         signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
         return self
 
@@ -245,4 +249,4 @@ class Supervisor:
             except StorageError as error:
                 _log.error("A part does not stop", extra={"part": part.name, "problem": str(error)})
             processes.forget(self._run_dir, part.name)
-            _log.info("A part was stopped", extra={"part": part.name})
+            _log.info("A part was stopped", extra={"part": part.name, "exit_code": part.ended()})

@@ -9,7 +9,7 @@ import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import click
@@ -18,7 +18,7 @@ from nodus_api.cli import bootstrap, listening, processes
 from nodus_api.cli.api_client import ApiClient, ApiUnreachable
 from nodus_api.cli.data_directory import DataDirectory, open_data_directory, take_lock
 from nodus_api.cli.errors import reported
-from nodus_api.cli.options import database_options, settings_from, warn_of_password
+from nodus_api.cli.options import database_options, settings_from
 from nodus_api.cli.supervisor import Child, PostgresPart, Supervisor
 from nodus_api.clock import SystemClock
 from nodus_api.settings import Settings, database_url
@@ -54,8 +54,6 @@ def up(health_port: int | None, **options: Any) -> None:
       kubectl --kubeconfig /var/lib/nodus/kubeconfig get attempts --watch
     """
     settings = settings_from(options)
-    if warning := warn_of_password(settings):
-        click.echo(f"Warning: {warning}", err=True)
     with reported():
         directory = open_data_directory(settings.data_dir)
         with take_lock(directory):
@@ -86,7 +84,8 @@ def _bound(settings: Settings, health_port: int | None) -> Iterator[Sockets]:
 
 def _supervise(settings: Settings, directory: DataDirectory, sockets: Sockets) -> None:
     clock = SystemClock()
-    server = settings.public_url or _address(settings.bind, listening.port_of(sockets.api))
+    local = _address(settings.bind, listening.port_of(sockets.api))
+    server = settings.public_url or local
     given = database_url(settings)
     with Supervisor(directory.run, clock) as supervisor:
         try:
@@ -102,7 +101,7 @@ def _supervise(settings: Settings, directory: DataDirectory, sockets: Sockets) -
             for child in _children(sockets, environment):
                 if not supervisor.stopping:
                     supervisor.start(child)
-            client = ApiClient.from_kubeconfig(directory.kubeconfig)
+            client = replace(ApiClient.from_kubeconfig(directory.kubeconfig), server=local)
             supervisor.run(
                 lambda: asyncio.run(_is_ready(client)), lambda: _announce(directory, server)
             )
@@ -128,6 +127,8 @@ def _environment(settings: Settings, directory: DataDirectory, server: str) -> d
         "NODUS_DATABASE_URL_FILE": str(directory.database_url),
         "NODUS_PUBLIC_URL": server,
         "NODUS_CERT_DIR": str(directory.certs),
+        "NODUS_TLS_CERT_FILE": "",
+        "NODUS_TLS_PRIVATE_KEY_FILE": "",
         "NODUS_BIND": settings.bind,
         "NODUS_SUPPLIER": settings.supplier,
         "NODUS_SHUTDOWN_DELAY": "0s",

@@ -15,7 +15,8 @@
 from nodus_api.kernel.attempt import Attempt, AttemptView
 from nodus_api.kernel.billing import Actual, Charge, Cover, MachineClock, actual, charge
 from nodus_api.kernel.errors import IllegalTransition
-from nodus_api.kernel.lifecycle import advance, clamped, queue
+from nodus_api.kernel.lifecycle import advance, queue
+from nodus_api.kernel.moments import clamped
 from nodus_api.kernel.naming import attempt_name
 from nodus_api.kernel.placement import place
 from nodus_api.kernel.replacement import Replacement, decide

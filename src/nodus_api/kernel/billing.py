@@ -138,11 +138,13 @@ def cover_of(attempt: Attempt, release: Release = Release.NOT_NEEDED) -> Cover:
 def proof_of_life(attempt: Attempt, observed: datetime | None) -> datetime | None:
     """Return the watermark up to which `actual` accrues (SC-508).
 
-    The last report of the runner; before it registered, and once it has ended, the
-    supplier's last successful observation of the machine.
+    It is the later of the runner's last report and `observed`, the supplier's last
+    successful observation before the runner registered, after which it stands still.
+    The later, and after the end too: a report may tell of an earlier moment than one
+    already billed, and the bill may not fall for that (SC-509).
     """
-    runs = attempt.live and attempt.registered is not None
-    return attempt.last_heartbeat if runs else observed
+    known = [at for at in (attempt.last_heartbeat, observed) if at is not None]
+    return max(known, default=None)
 
 
 def charge(

@@ -15,10 +15,8 @@ from nodus_api.kernel.vocabulary import Stage, Trigger
 ACQUIRE_LIMIT = timedelta(seconds=300)
 STARTING_LIMIT = timedelta(seconds=600)
 STARTING_CAP = timedelta(seconds=3600)
-STOP_GRACE = timedelta(seconds=30)
 RELEASE_ALERT = timedelta(seconds=900)
 
-HEARTBEAT_INTERVAL = timedelta(seconds=10)
 SUSPECT_AFTER = timedelta(seconds=60)
 LOST_AFTER = timedelta(seconds=120)
 LOST_IF_VOUCHED_AFTER = timedelta(seconds=600)
@@ -176,7 +174,7 @@ def _starting_overdue(
 ) -> Overdue | None:
     if not pulling:
         return Overdue.STARTUP
-    cap_at = limit_at + max(limits.starting_cap - limits.starting, timedelta(0))
+    cap_at = limit_at + limits.starting_cap - limits.starting
     return Overdue.IMAGE_PULL if now >= cap_at else None
 
 

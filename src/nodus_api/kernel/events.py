@@ -28,10 +28,14 @@ class Claimed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waits(Event):
-    """A Queued Attempt waits, and says for what (SC-009a, SC-009b); no change of stage."""
+    """A Queued Attempt waits, and says for what (SC-009a, SC-009b); no change of stage.
+
+    A wait for Funds, Quota or Backoff until `until` moves the start deadline (T8).
+    """
 
     waiting_for: WaitingFor
     message: str
+    until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,10 +45,7 @@ class Placed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoOffering(Event):
-    """T4: nothing feasible now; the next try is at `until`.
-
-    A wait for Funds, Quota or Backoff until then moves the start deadline (T8).
-    """
+    """T4: nothing feasible now; the next try is at `until`, as in `Waits`."""
 
     waiting_for: WaitingFor
     message: str

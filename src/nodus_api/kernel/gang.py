@@ -17,8 +17,14 @@ _CAPACITY_FAULTS = frozenset({Fault.SUPPLIER, Fault.NODUS})
 
 
 def all_registered(members: Sequence[Attempt]) -> bool:
-    """Whether the barrier opens: no rank starts before all are registered (SC-133)."""
-    return all(member.registered is not None and member.live for member in members)
+    """Whether the barrier is open: no rank starts before all are registered (SC-133).
+
+    It stays open for the slower ones when a rank that started has ended already.
+    """
+    return all(
+        member.registered is not None and (member.live or member.command_started is not None)
+        for member in members
+    )
 
 
 def first_failed(members: Sequence[Attempt]) -> Attempt | None:

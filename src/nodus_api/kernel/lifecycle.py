@@ -1,8 +1,7 @@
 """How an Attempt moves: every transition of SC-004, in one match.
 
-`queue` makes one (T1), `advance` moves it (T2 to T19). Both are pure. Milestones
-are floored to whole seconds (SC-005) and never lie before their lower neighbour:
-an event that would break the order is clamped (SC-006), and `clamped` tells so.
+`queue` makes one (T1), `advance` moves it (T2 to T19). Both are pure. What moment a
+milestone gets is `moments.py`.
 """
 
 from dataclasses import replace
@@ -37,6 +36,7 @@ from nodus_api.kernel.events import (
     Unplaceable,
     Waits,
 )
+from nodus_api.kernel.moments import floored, moment, with_winner
 from nodus_api.kernel.vocabulary import Reason, Stage, Trigger, WaitingFor, stage_of
 
 _LOST = frozenset({r for r in Reason if stage_of(r) is Stage.LOST})
@@ -102,7 +102,7 @@ def queue(
         workload=workload,
         slot=slot,
         epoch=epoch,
-        queued=_floor(at),
+        queued=floored(at),
         gang=gang,
         resumes=resumes or restore is not None,
         restore=restore,
@@ -125,22 +125,18 @@ def advance(attempt: Attempt, event: Event) -> Attempt:
                 stage=Stage.PLACING,
                 start_deadline=attempt.start_deadline or deadline,
             )
-        case ((Stage.PENDING | Stage.PLACING), Waits(waiting_for=why, message=message)):
-            return _waiting(attempt, why, message)
+        case ((Stage.PENDING | Stage.PLACING), Waits()):
+            return _waits(attempt, event)
         case Stage.PLACING, Placed():  # T3
             return replace(
                 attempt,
                 stage=Stage.ACQUIRING,
                 waiting_for=None,
                 waiting_message=None,
-                acquired=_moment(attempt, event),
+                acquired=moment(attempt, event),
             )
-        case Stage.PLACING, NoOffering(waiting_for=why, message=message):  # T4
-            return replace(
-                _waiting(attempt, why, message),
-                stage=Stage.PENDING,
-                start_deadline=_moved_deadline(attempt, event),
-            )
+        case Stage.PLACING, NoOffering():  # T4
+            return replace(_waits(attempt, event), stage=Stage.PENDING)
         case Stage.PLACING, Unplaceable():  # T5
             return _end(attempt, event, Reason.UNPLACEABLE)
         case Stage.ACQUIRING, AcquireFailed(message=message) if drain is None:  # T6
@@ -148,7 +144,7 @@ def advance(attempt: Attempt, event: Event) -> Attempt:
                 _waiting(attempt, WaitingFor.LOOP, message or _IN_TURN), stage=Stage.PLACING
             )
         case Stage.ACQUIRING, CapacityGranted():  # T7
-            return replace(attempt, stage=Stage.STARTING, billing_start=_moment(attempt, event))
+            return replace(attempt, stage=Stage.STARTING, billing_start=moment(attempt, event))
         case ((Stage.PENDING | Stage.PLACING), StartDeadlinePassed()):  # T8
             return _end(attempt, event, Reason.NO_CAPACITY)
         case Stage.ACQUIRING, StartDeadlinePassed():  # T8, SC-006a
@@ -199,10 +195,10 @@ def advance(attempt: Attempt, event: Event) -> Attempt:
         case ((Stage.STARTING | Stage.RUNNING), Heartbeat()):
             return _alive(attempt, event.at)
         case Stage.RUNNING, CheckpointCommitted():
-            committed = max(_moment(attempt, event), attempt.last_committed or attempt.queued)
+            committed = max(moment(attempt, event), attempt.last_committed or attempt.queued)
             return replace(_alive(attempt, event.at), last_committed=committed)
         case stage, DeletionProven() if stage.terminal and attempt.deletion_proven is None:  # T18
-            return replace(attempt, deletion_proven=_moment(attempt, event))
+            return replace(attempt, deletion_proven=moment(attempt, event))
         case stage, Superseded(epoch=epoch) if (
             stage.terminal and attempt.superseded_by is None and epoch == attempt.epoch + 1
         ):  # T19
@@ -210,7 +206,7 @@ def advance(attempt: Attempt, event: Event) -> Attempt:
         case _, Recovered() if (
             attempt.interruption is not None and attempt.interruption.recovery_seconds is None
         ):
-            lasted = _moment(attempt, event) - attempt.interruption.time
+            lasted = moment(attempt, event) - attempt.interruption.time
             recovered = replace(
                 attempt.interruption, recovery_seconds=lasted // timedelta(seconds=1)
             )
@@ -219,89 +215,25 @@ def advance(attempt: Attempt, event: Event) -> Attempt:
             raise IllegalTransition(attempt.stage, event)
 
 
-def clamped(attempt: Attempt, event: Event) -> bool:
-    """Whether `advance` raises the event's moment to its lower neighbour (SC-006).
-
-    The loop counts these; nothing is refused for it.
-    """
-    neighbour = _neighbour(attempt, event)
-    return neighbour is not None and _floor(_own_time(attempt, event)) < neighbour
-
-
-def _floor(at: datetime) -> datetime:
-    return at.replace(microsecond=0)
-
-
-def _moment(attempt: Attempt, event: Event) -> datetime:
-    own = _floor(_own_time(attempt, event))
-    return max(own, _neighbour(attempt, event) or own)
-
-
-def _own_time(attempt: Attempt, event: Event) -> datetime:
-    """Return when the event took place, by the best evidence (SC-015, SC-503)."""
-    match event:
-        case CapacityGranted(billing_start=since) if since is not None:
-            return min(since, event.at)
-        case CapacityLost(trigger=Trigger.HEARTBEAT_LOSS):
-            return attempt.last_heartbeat or attempt.command_started or event.at
-        case CapacityLost():
-            return max(event.at, attempt.last_heartbeat or event.at)
-        case _:
-            return event.at
-
-
-def _neighbour(attempt: Attempt, event: Event) -> datetime | None:
-    """Return the milestone that lies below the one the event stamps; None if it stamps none."""
-    match event:
-        case Placed():
-            return attempt.queued
-        case DeletionProven():
-            return attempt.finished
-        case Recovered():
-            return attempt.interruption.time if attempt.interruption else None
-        case CheckpointCommitted():
-            return attempt.command_started
-        case Claimed() | Waits() | NoOffering() | AcquireFailed() | Superseded():
-            return None
-        case StopRequested() if attempt.stage not in (Stage.PENDING, Stage.PLACING):
-            return None
-        case StopSignalled() | NoticeCleared() | Heartbeat():
-            return None
-        case CapacityGranted() | Registered() | CommandStarted():
-            return _latest(attempt)
-        case _:  # an end lies after every milestone and the last checkpoint (SC-015)
-            return max(_latest(attempt), attempt.last_committed or attempt.queued)
-
-
-def _latest(attempt: Attempt) -> datetime:
-    return (
-        attempt.command_started
-        or attempt.registered
-        or attempt.billing_start
-        or attempt.acquired
-        or attempt.queued
-    )
-
-
 def _waiting(attempt: Attempt, why: WaitingFor, message: str) -> Attempt:
     return replace(attempt, waiting_for=why, waiting_message=message)
 
 
-def _moved_deadline(attempt: Attempt, event: NoOffering) -> datetime | None:
-    """Return the start deadline, later by a wait that does not count (T8)."""
+def _waits(attempt: Attempt, event: Waits | NoOffering) -> Attempt:
+    """Say what is waited for; the start deadline moves by a wait that does not count (T8)."""
     deadline = attempt.start_deadline
-    if deadline is None or event.until is None or event.waiting_for not in _UNCOUNTED:
-        return deadline
-    return deadline + max(event.until - event.at, timedelta(0))
+    if deadline is not None and event.until is not None and event.waiting_for in _UNCOUNTED:
+        deadline += max(event.until - event.at, timedelta(0))
+    return replace(_waiting(attempt, event.waiting_for, event.message), start_deadline=deadline)
 
 
 def _register(attempt: Attempt, event: Registered) -> Attempt:
     """Stamp T9 once; the second machine of a hedge registers without a trace (SC-006)."""
     if attempt.registered is not None:
         return _alive(attempt, event.at)
-    moment = _moment(attempt, event)
-    pull = _capped_pull(event.pull_seconds, attempt.acquired, moment)
-    return replace(_alive(attempt, event.at), registered=moment, pull_seconds=pull)
+    since = moment(attempt, event)
+    pull = _capped_pull(event.pull_seconds, attempt.acquired, since)
+    return replace(_alive(attempt, event.at), registered=since, pull_seconds=pull)
 
 
 def _start(attempt: Attempt, event: CommandStarted) -> Attempt:
@@ -309,20 +241,16 @@ def _start(attempt: Attempt, event: CommandStarted) -> Attempt:
 
     A start proves the registration whose report was lost (SC-644).
     """
-    acquired = attempt.acquired or attempt.queued
-    billed = max(_floor(event.billing_start or attempt.billing_start or acquired), acquired)
-    moment = max(_floor(event.at), billed)
-    registered = max(_floor(event.registered or attempt.registered or moment), billed)
-    moment = max(moment, registered)
-    pull = attempt.pull_seconds if event.pull_seconds is None else event.pull_seconds
+    won = with_winner(attempt, event)
+    since = moment(won, event)
+    pull = won.pull_seconds if event.pull_seconds is None else event.pull_seconds
     return replace(
-        _alive(attempt, event.at),
+        _alive(won, event.at),
         stage=Stage.RUNNING,
-        billing_start=billed,
-        registered=registered,
-        command_started=moment,
-        pull_seconds=_capped_pull(pull, acquired, moment),
-        restore_bytes=event.restore_bytes if attempt.resumes else None,
+        registered=won.registered or since,
+        command_started=since,
+        pull_seconds=_capped_pull(pull, won.acquired, since),
+        restore_bytes=event.restore_bytes if won.resumes else None,
     )
 
 
@@ -387,7 +315,7 @@ def _end(
         reason=reason,
         waiting_for=None,
         waiting_message=None,
-        finished=_moment(attempt, event),
+        finished=moment(attempt, event),
         drain=None,
     )
     if trigger is None or ended.finished is None:

@@ -9,7 +9,6 @@ from decimal import ROUND_HALF_UP, Context, Decimal
 
 USD_DIGITS = 6
 SCORE_DIGITS = 4
-MICRO = Decimal("0.000001")
 ZERO = Decimal("0.000000")
 
 _CONTEXT = Context(prec=60, rounding=ROUND_HALF_UP)  # ours: no caller's context can change a bill

@@ -140,7 +140,7 @@ def place(request: PlacementRequest, snapshot: CatalogSnapshot, now: datetime) -
     placement = Placement(
         profile=request.policy.profile,
         candidates=snapshot.size,
-        rejected=_rejected(request, snapshot, feasible, failures),
+        rejected=_rejected(request, demand, feasible, failures),
         choice=_choice(demand, ranked),
     )
     outcome = _outcome(ranked, counters)
@@ -286,13 +286,13 @@ def _family_code(request: PlacementRequest, family: tuple[str | None, int]) -> R
 
 def _rejected(
     request: PlacementRequest,
-    snapshot: CatalogSnapshot,
+    demand: Demand,
     feasible: Iterable[Candidate],
     failures: Failures,
 ) -> tuple[Rejection, ...]:
     """List the classes ruled out in every market, near misses first (SC-332)."""
     open_classes = {candidate.offering.name for candidate in feasible}
-    failed_here = {one.offering for one in request.failed}
+    failed_here = {name for name, _ in demand.failed}
     worst: dict[str, tuple[Candidate, RejectionCode]] = {}
     for candidate, code in failures.values():
         name = candidate.offering.name
@@ -311,7 +311,7 @@ def _rejected(
     for code in (RejectionCode.ACCELERATOR_COUNT_MISMATCH, RejectionCode.ACCELERATOR_MISMATCH):
         if len(listed) >= MOST_REJECTED:
             break
-        names = _cheapest_classes(request, snapshot, code)
+        names = _cheapest_classes(request, demand.snapshot, code)
         listed += [
             Rejection(offering=name, reason=code.value)
             for name, _ in zip(names, range(MOST_REJECTED - len(listed)), strict=False)

@@ -4,14 +4,11 @@ The basis is that of `status.actual`: this Attempt alone, which may end by
 interruption. Hours and USD have 6 decimals, half up.
 """
 
-from decimal import ROUND_HALF_UP, Decimal
-
 from nodus_api.kernel.attempt import Prediction
+from nodus_api.kernel.money import USD_DIGITS, round_half_up
 from nodus_api.kernel.offering import Candidate
 from nodus_api.kernel.scores import SECONDS, Outlook, Work, decay, rounded
 from nodus_api.kernel.vocabulary import Market
-
-_STEP = Decimal("0.000001")
 
 _PRIOR_HOURS = 20.0
 _PRIOR_INTERRUPTIONS = {Market.SPOT: 1.0, Market.ON_DEMAND: 0.02}
@@ -30,12 +27,12 @@ def predict(work: Work, candidate: Candidate, seen: Outlook) -> Prediction:
     expected = program * decay(rate_of_loss * program)
     hours = rounded(
         seen.boot_hours + seen.restore_hours + expected + seen.teardown_hours,
-        _STEP,
+        USD_DIGITS,
     )
     return Prediction(
         hours=hours,
-        cost_usd=(candidate.rate * hours).quantize(_STEP, rounding=ROUND_HALF_UP),
-        interruption_rate=rounded(rate_of_loss, _STEP),
+        cost_usd=round_half_up(candidate.rate * hours),
+        interruption_rate=rounded(rate_of_loss, USD_DIGITS),
     )
 
 

@@ -152,6 +152,12 @@ def sieve(demand: Demand, *, forgiving: bool = False) -> Sieve:
     return first_failure
 
 
+def over_project_quota(demand: Demand, candidate: Candidate) -> bool:
+    """Whether the project may not take so many more accelerators of this name."""
+    left = demand.quota_left.get(candidate.offering.accelerator or "")
+    return left is not None and candidate.offering.count * demand.machines > left
+
+
 def _other_accelerator(demand: Demand, candidate: Candidate) -> bool:
     accelerator = candidate.offering.accelerator
     if not demand.resources.accelerators:
@@ -230,10 +236,7 @@ def _disabled(_demand: Demand, candidate: Candidate) -> bool:
 
 
 def _quota(demand: Demand, candidate: Candidate) -> bool:
-    if candidate.stats.supplier_quota_used_up:
-        return True
-    left = demand.quota_left.get(candidate.offering.accelerator or "")
-    return left is not None and candidate.offering.count * demand.machines > left
+    return candidate.stats.supplier_quota_used_up or over_project_quota(demand, candidate)
 
 
 def _recently_lost(demand: Demand, candidate: Candidate) -> bool:

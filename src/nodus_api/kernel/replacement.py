@@ -115,15 +115,13 @@ def decide(
     """
     if workload is not WorkloadState.ACTIVE:  # rule 1
         return Replacement(slot=_closed(attempt, workload), counters=counters)
-    if attempt.reason is None:
-        return _after_success(spec, counters)
-    if attempt.stage is Stage.STOPPED:
-        return _after_stop(attempt.reason, spec, counters)
-    after = _after_failure(attempt, attempt.reason, spec, counters)
-    if not after.replaces:
+    after = _after_end(attempt, spec, counters)
+    if not after.replaces or attempt.reason is Reason.RELEASED:
         return after
     if budget_left is not None and budget_left < minimum_start_usd:  # rule 2
         return _failed(counters, Reason.MAX_COST_REACHED)
+    if attempt.stage not in (Stage.LOST, Stage.FAILED):
+        return after
     if _drilled(attempt):  # counted nowhere, and not delayed
         return replace(after, not_before=now)
     lost = attempt.stage is Stage.LOST
@@ -224,6 +222,15 @@ def _closed(attempt: Attempt, workload: WorkloadState) -> SlotState:
     return SlotState.FAILED if attempt.stage is Stage.FAILED else SlotState.STOPPED
 
 
+def _after_end(attempt: Attempt, spec: WorkloadSpec, counters: SlotCounters) -> Replacement:
+    """Return what the end alone decides, before budget and delay."""
+    if attempt.reason is None:
+        return _after_success(spec, counters)
+    if attempt.stage is Stage.STOPPED:
+        return _after_stop(attempt.reason, spec, counters)
+    return _after_failure(attempt, attempt.reason, spec, counters)
+
+
 def _after_success(spec: WorkloadSpec, counters: SlotCounters) -> Replacement:
     """A worker is started again while it is wanted; the rest is done (SC-101)."""
     slot = SlotState.OPEN if spec.kind in SCALED_KINDS else SlotState.SUCCEEDED
@@ -251,7 +258,7 @@ def _after_stop(reason: Reason, spec: WorkloadSpec, counters: SlotCounters) -> R
 def _after_failure(
     attempt: Attempt, reason: Reason, spec: WorkloadSpec, counters: SlotCounters
 ) -> Replacement:
-    """Return rules 3 to 6, before budget and delay."""
+    """Return rules 3 to 6."""
     if _drilled(attempt):
         return Replacement(slot=SlotState.OPEN, counters=counters)
     if reason in _NEVER_AUTOMATIC:  # rule 6
@@ -263,7 +270,7 @@ def _after_failure(
             return _again(counters, Counter.REPLACEMENTS)
         case Fault.NODUS:  # rule 4
             if counters.nodus_failures >= MAX_NODUS_FAILURES:
-                return _give_up(spec, counters, Reason.INTERNAL_ERROR)
+                return _failed(counters, Reason.INTERNAL_ERROR)
             return _again(counters, Counter.NODUS_FAILURES)
         case _:  # rule 5
             return _after_customer_fault(attempt, reason, spec, counters)
@@ -312,7 +319,7 @@ def _give_up(spec: WorkloadSpec, counters: SlotCounters, reason: Reason) -> Repl
     """Return the end of automatic tries: a worker fails alone, a Workspace waits to be opened."""
     if spec.kind is OwnerKind.WORKSPACE:
         return _until_opened(counters, reason)
-    if spec.kind in SCALED_KINDS and reason is not Reason.INTERNAL_ERROR:
+    if spec.kind in SCALED_KINDS:
         return Replacement(slot=SlotState.FAILED, counters=counters)
     return _failed(counters, reason)
 

@@ -7,8 +7,9 @@ from constants of the catalog, never from other candidates (SC-321).
 
 import math
 from dataclasses import dataclass
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import Decimal
 
+from nodus_api.kernel.money import SCORE_DIGITS, round_half_up
 from nodus_api.kernel.offering import Candidate
 from nodus_api.kernel.vocabulary import Profile
 
@@ -100,8 +101,7 @@ class Scores:
             self.health,
         )
         return {
-            name: rounded(value, Decimal("0.0001"))
-            for name, value in zip(NAMES, values, strict=True)
+            name: rounded(value, SCORE_DIGITS) for name, value in zip(NAMES, values, strict=True)
         }
 
 
@@ -188,9 +188,9 @@ def millionths(value: float) -> int:
     return math.floor(value * 1e6 + 0.5)
 
 
-def rounded(value: float, step: Decimal) -> Decimal:
-    """Return a double to a decimal step, half up, from its shortest text (SC-324)."""
-    return Decimal(repr(value)).quantize(step, rounding=ROUND_HALF_UP)
+def rounded(value: float, digits: int) -> Decimal:
+    """Return a double with `digits` decimals, half up, from its shortest text (SC-324)."""
+    return round_half_up(Decimal(repr(value)), digits)
 
 
 def _interval(work: Work, hours: float, rate_of_loss: float) -> float:

@@ -9,7 +9,12 @@ from datetime import UTC, datetime
 from decimal import Decimal
 
 from nodus_api.kernel.offering import Candidate, CandidateKey
-from nodus_api.kernel.rejection import UNHEALTHY_BELOW, Demand, RejectionCode
+from nodus_api.kernel.rejection import (
+    UNHEALTHY_BELOW,
+    Demand,
+    RejectionCode,
+    over_project_quota,
+)
 from nodus_api.kernel.vocabulary import WaitingFor
 
 Failures = Mapping[CandidateKey, tuple[Candidate, RejectionCode]]
@@ -119,22 +124,24 @@ def _never(demand: Demand, candidate: Candidate) -> dict[RejectionCode, str]:
 
 def _not_now(demand: Demand, candidate: Candidate) -> dict[RejectionCode, str]:
     room = demand.snapshot.largest_available(candidate)
-    free = f"{demand.snapshot.available(candidate) or 0} free"
+    refused = candidate.key in demand.failed  # then the snapshot does not count (SC-332)
+    free = 0 if refused else demand.snapshot.available(candidate) or 0
     asked = f"asked for {demand.machines}"
     gang = f"gang of {demand.gang_size}: {room} placed at most"
-    quota = demand.quota_left.get(candidate.offering.accelerator or "")
+    quota = "is out of supplier quota"
+    if over_project_quota(demand, candidate):
+        left = demand.quota_left[candidate.offering.accelerator or ""]
+        quota = f"is over the quota ({left} left)"
     return {
         RejectionCode.DISABLED: "is closed by an operator",
-        RejectionCode.QUOTA_EXCEEDED: (
-            "is out of supplier quota" if quota is None else f"is over the quota ({quota} left)"
-        ),
+        RejectionCode.QUOTA_EXCEEDED: quota,
         RejectionCode.RECENTLY_LOST: "was lost in the last 15 minutes",
         RejectionCode.BACKING_OFF: "failed to deliver and backs off",
         RejectionCode.UNHEALTHY: (
             f"delivers too seldom (health {candidate.stats.health:.2f}, at least {UNHEALTHY_BELOW})"
         ),
         RejectionCode.GANG_TOO_LARGE: f"has too little capacity ({gang})",
-        RejectionCode.INSUFFICIENT_CAPACITY: f"has no capacity ({asked}, {free})",
+        RejectionCode.INSUFFICIENT_CAPACITY: f"has no capacity ({asked}, {free} free)",
     }
 
 

@@ -11,7 +11,8 @@ from typing import Any
 
 from nodus_api.kernel import events
 from nodus_api.kernel.errors import IllegalTransition
-from nodus_api.kernel.lifecycle import advance, clamped
+from nodus_api.kernel.lifecycle import advance
+from nodus_api.kernel.moments import clamped
 from nodus_api.kernel.spec import WorkloadSpec
 from nodus_api.kernel.vocabulary import MachineState, Reason, Stage, Trigger
 from nodus_api.scheduler.context import LoopContext

@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 
+from nodus_api.kernel.deadlines import RELEASE_ALERT
 from nodus_api.kernel.vocabulary import MachineState
 from nodus_api.scheduler.context import LoopContext
 from nodus_api.scheduler.desiring import end_unstarted
@@ -26,7 +27,6 @@ LOOKS_APART = timedelta(seconds=5)
 LONGEST_WAIT = timedelta(minutes=5)
 ABSENCE_APART = timedelta(seconds=30)
 """Between the two looks that prove that a machine without a handle never was (SC-609)."""
-ALERT_AFTER = timedelta(minutes=15)
 
 
 async def release(loop: LoopContext) -> bool:
@@ -101,7 +101,7 @@ def _later(tenancy: Tenancy, now: datetime) -> Tenancy:
     """Try again after 1 s, 2 s, 4 s … 5 min, for ever (SC-610)."""
     machine = tenancy.machine
     wait = min(timedelta(seconds=1) * (1 << min(machine.tries, 9)), LONGEST_WAIT)
-    if machine.releasing is not None and now - machine.releasing > ALERT_AFTER:
+    if machine.releasing is not None and now - machine.releasing > RELEASE_ALERT:
         log.error("a machine is not gone 15 minutes after its release", extra={"key": machine.key})
     moved = replace(machine, tries=machine.tries + 1, next_try=now + wait, gone_seen=None)
     return replace(tenancy, machine=moved)

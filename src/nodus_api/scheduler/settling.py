@@ -10,7 +10,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from nodus_api.kernel.attempt import Attempt, Checkpoints, CostSegment
-from nodus_api.kernel.billing import charge, clock_of, cover_of
+from nodus_api.kernel.billing import charge, clock_of, cover_of, proof_of_life
 from nodus_api.kernel.events import DeletionProven, Recovered
 from nodus_api.kernel.lifecycle import advance
 from nodus_api.kernel.money import cumulative_usd
@@ -146,8 +146,8 @@ def count_costs(record: AttemptRecord) -> AttemptRecord:
     A workload's limit is a hard cap: what lies beyond it is ours (SC-522).
     """
     segments: list[CostSegment] = []
-    tenancy, watermark = billed(record), proof_of_life(record)
-    attempt = record.attempt
+    attempt, tenancy = record.attempt, billed(record)
+    watermark = proof_of_life(attempt, record.work.watermark)
     if tenancy is not None and tenancy.machine.no is not None:
         clock = clock_of(
             attempt,
@@ -203,14 +203,6 @@ def billed(record: AttemptRecord) -> Tenancy | None:
     granted = [one for one in record.tenancies if one.machine.billing_start is not None]
     won = next((one for one in granted if one.lease.won), None)
     return won or min(granted, key=_granted_order, default=None)
-
-
-def proof_of_life(record: AttemptRecord) -> datetime | None:
-    """Return the watermark: the last heartbeat, or before registration the last sight."""
-    if not record.attempt.live:
-        return None
-    known = [at for at in (record.attempt.last_heartbeat, record.work.watermark) if at is not None]
-    return max(known, default=None)
 
 
 def _granted_order(tenancy: Tenancy) -> tuple[datetime, int]:

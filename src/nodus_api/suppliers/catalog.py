@@ -6,12 +6,11 @@ Values in, values out; the loop writes them to `offering_classes` and `supplier_
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import Decimal
 from statistics import median
 
+from nodus_api.kernel.money import round_half_up
 from nodus_api.suppliers.supplier import OfferedClass, SupplierOffer
-
-_MICRO = Decimal("0.000001")
 
 
 class CatalogConflict(Exception):
@@ -85,8 +84,8 @@ def _least(same: list[OfferedClass]) -> OfferedClass:
         memory_gib=min(offered.memory_gib for offered in same),
         disk_gib=min(offered.disk_gib for offered in same),
         gang_capable=all(offered.gang_capable for offered in same),
-        rate_on_demand=_usd(min(offered.rate_on_demand for offered in same)),
-        rate_spot=_usd(min(spot)) if spot else None,
+        rate_on_demand=round_half_up(min(offered.rate_on_demand for offered in same)),
+        rate_spot=round_half_up(min(spot)) if spot else None,
         speed=min(offered.speed for offered in same),
     )
 
@@ -106,8 +105,4 @@ def _reference_rates(classes: list[OfferedClass]) -> dict[tuple[str | None, int]
     families: dict[tuple[str | None, int], list[Decimal]] = defaultdict(list)
     for offered in classes:
         families[offered.accelerator, offered.count].append(offered.rate_on_demand)
-    return {family: _usd(median(rates)) for family, rates in families.items()}
-
-
-def _usd(rate: Decimal) -> Decimal:
-    return rate.quantize(_MICRO, ROUND_HALF_UP)
+    return {family: round_half_up(median(rates)) for family, rates in families.items()}

@@ -1,0 +1,170 @@
+"""Projects as namespaces: what kubectl, kubens and kopf ask for (LW-016)."""
+
+from datetime import timedelta
+from typing import Any
+
+import orjson
+import pytest
+from tests.apiserver.conftest import START, Replica, T, names
+from tests.watchcache.conftest import until
+
+NS = "/api/v1/namespaces"
+
+
+def body(got: Any) -> Any:
+    return orjson.loads(got.body)
+
+
+async def changed(replica: Replica) -> None:
+    await until(lambda: replica.app.access.view.rev == len(replica.tables.log))  # type: ignore[union-attr]
+
+
+async def test_a_project_is_a_namespace(replica: Replica) -> None:
+    got = await replica.alice.get(f"{NS}/example")
+
+    assert body(got) == {
+        "kind": "Namespace",
+        "apiVersion": "v1",
+        "metadata": {
+            "name": "example",
+            "uid": "00000000-0000-0000-0000-000000000003",
+            "creationTimestamp": "2025-12-31T12:00:00Z",
+            "resourceVersion": "3",
+        },
+        "status": {"phase": "Active"},
+    }
+
+
+@pytest.mark.parametrize("name", ["other", "ghost"])
+async def test_what_is_not_open_is_forbidden(replica: Replica, name: str) -> None:  # AS-057
+    got = await replica.alice.get(f"{NS}/{name}")
+
+    assert got.status == 403
+    assert body(got)["message"] == (
+        f'namespaces "{name}" is forbidden: User "alice" cannot get resource "namespaces" in API '
+        f'group "" in the namespace "{name}"'
+    )
+
+
+async def test_an_admin_is_told_what_is_missing(replica: Replica) -> None:
+    got = await replica.admin.get(f"{NS}/ghost")
+
+    assert (got.status, body(got)["message"]) == (404, 'namespaces "ghost" not found')
+
+
+async def test_the_list_holds_what_the_caller_may_see(replica: Replica) -> None:
+    mine = await replica.alice.get(NS)
+    all_of_them = await replica.admin.get(NS)
+
+    assert names(mine.body) == ["example"]
+    assert names(all_of_them.body) == ["example", "other"]
+    assert body(mine)["metadata"]["resourceVersion"] == str(len(replica.tables.log))
+
+
+async def test_a_table_of_namespaces(replica: Replica) -> None:
+    table = body(await replica.admin.get(NS, accept=T))
+
+    assert [column["name"] for column in table["columnDefinitions"]] == ["Name", "Status", "Age"]
+    assert [row["cells"] for row in table["rows"]] == [
+        ["example", "Active", "24h"],
+        ["other", "Active", "24h"],
+    ]
+
+
+async def test_pages_and_selectors(replica: Replica) -> None:
+    first = body(await replica.admin.get(f"{NS}?limit=1"))
+    rest = body(await replica.admin.get(f"{NS}?limit=1&continue={first['metadata']['continue']}"))
+    one = await replica.admin.get(f"{NS}?fieldSelector=metadata.name%3Dother")
+    none = await replica.admin.get(f"{NS}?labelSelector=a%3Db")
+    exact = await replica.admin.get(
+        f"{NS}?resourceVersion={len(replica.tables.log)}&resourceVersionMatch=Exact"
+    )
+
+    assert first["metadata"]["remainingItemCount"] == 1
+    assert [i["metadata"]["name"] for i in first["items"] + rest["items"]] == ["example", "other"]
+    assert "continue" not in rest["metadata"]
+    assert (names(one.body), names(none.body)) == (["other"], [])
+    assert names(exact.body) == ["example", "other"]
+
+
+async def test_an_older_state_that_is_gone_is_410(replica: Replica) -> None:
+    got = await replica.admin.get(f"{NS}?resourceVersion=1&resourceVersionMatch=Exact")
+
+    assert (got.status, body(got)["reason"]) == (410, "Expired")
+
+
+async def test_a_watch_of_an_admin(replica: Replica) -> None:
+    async with replica.admin.open("GET", f"{NS}?watch=1&allowWatchBookmarks=1") as stream:
+        initial = await stream.events(3)
+        replica.tables.project("new", START)
+        added = await stream.event()
+        replica.tables.drop_project("new")
+        deleted = await stream.event()
+
+    assert [e["type"] for e in initial] == ["ADDED", "ADDED", "BOOKMARK"]
+    assert (added["type"], added["object"]["metadata"]["name"]) == ("ADDED", "new")
+    assert (deleted["type"], deleted["object"]["metadata"]["name"]) == ("DELETED", "new")
+    revs = [int(e["object"]["metadata"]["resourceVersion"]) for e in (added, deleted)]
+    assert revs == [len(replica.tables.log) - 1, len(replica.tables.log)]
+
+
+async def test_a_watch_of_a_member(replica: Replica) -> None:
+    rev = len(replica.tables.log)
+    async with replica.alice.open("GET", f"{NS}?watch=1&resourceVersion={rev}") as stream:
+        replica.tables.project("unseen", START)
+        await changed(replica)
+        replica.tables.member("other", "user", "alice")
+        came = await stream.event()
+        replica.tables.remove_member("example", "user", "alice")
+        went = await stream.event()
+
+    assert (came["type"], came["object"]["metadata"]["name"]) == ("ADDED", "other")
+    assert (went["type"], went["object"]["metadata"]["name"]) == ("DELETED", "example")
+
+
+async def test_a_watch_resumes(replica: Replica) -> None:
+    rev = len(replica.tables.log)
+    replica.tables.project("new", START)
+    await changed(replica)
+    async with replica.admin.open("GET", f"{NS}?watch=1&resourceVersion={rev}") as stream:
+        event = await stream.event()
+
+    assert event["object"]["metadata"]["name"] == "new"
+
+
+async def test_a_tail_that_was_missed_is_410(replica: Replica) -> None:
+    async with replica.admin.open("GET", f"{NS}?watch=1&resourceVersion=1") as stream:
+        event = await stream.event()
+
+    assert (event["type"], event["object"]["reason"]) == ("ERROR", "Expired")
+
+
+async def test_a_project_that_came_again_is_another_one(replica: Replica) -> None:
+    rev = len(replica.tables.log)
+    async with replica.admin.open("GET", f"{NS}?watch=1&resourceVersion={rev}") as stream:
+        old = replica.tables.projects["other"].uid
+        replica.tables.stir.clear()
+        replica.tables.drop_project("other")
+        replica.tables.project("other", START + timedelta(minutes=1))
+        events = await stream.events(2)
+
+    assert [e["type"] for e in events] == ["DELETED", "ADDED"]
+    assert events[0]["object"]["metadata"]["uid"] == str(old)
+    assert events[1]["object"]["metadata"]["uid"] != str(old)
+
+
+async def test_namespaces_are_read_only(replica: Replica) -> None:
+    got = await replica.admin.request("POST", NS, body=b"{}")
+
+    assert (got.status, body(got)["message"]) == (
+        405,
+        'create is not supported on resources of kind "namespaces"',
+    )
+
+
+async def test_a_consistent_list_while_the_database_is_away(replica: Replica) -> None:
+    replica.tables.away = True
+    fresh = await replica.admin.get(NS)
+    cached = await replica.admin.get(f"{NS}?resourceVersion=0")
+
+    assert (fresh.status, cached.status) == (503, 200)

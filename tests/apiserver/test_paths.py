@@ -1,0 +1,184 @@
+"""Paths, methods and headers, by the conformance cases of list-watch.md."""
+
+from typing import Any
+from uuid import UUID
+
+import orjson
+import pytest
+from tests.apiserver.conftest import A, N, Replica, T, names
+
+WORDS = {"POST": "create", "PUT": "update", "PATCH": "patch", "OPTIONS": "options"}
+
+
+def status_of(got: Any) -> Any:
+    found = orjson.loads(got.body)
+    assert (found["kind"], found["code"]) == ("Status", got.status)
+    return found
+
+
+async def test_an_attempt(replica: Replica) -> None:  # LW C-05
+    got = await replica.admin.get(f"{N}/train-0-e1")
+
+    assert (got.status, orjson.loads(got.body)["metadata"]["name"]) == (200, "train-0-e1")
+    assert got.headers["content-type"] == "application/json"
+    assert got.headers["cache-control"] == "no-cache, private"
+    assert str(UUID(got.headers["audit-id"])) == got.headers["audit-id"]
+
+
+async def test_an_attempt_that_is_not_there(replica: Replica) -> None:  # LW C-06
+    got = await replica.admin.get(f"{N}/nope")
+
+    found = status_of(got)
+    assert (found["reason"], found["message"]) == (
+        "NotFound",
+        'attempts.nodus.dev "nope" not found',
+    )
+    assert found["details"] == {"name": "nope", "group": "nodus.dev", "kind": "attempts"}
+    assert found["requestId"] == got.headers["audit-id"]
+
+
+@pytest.mark.parametrize("target", [f"{N}/", f"//{N[1:]}", f"{N}///"])
+async def test_slashes_at_the_ends_do_not_matter(replica: Replica, target: str) -> None:  # C-08
+    got = await replica.admin.get(target)
+
+    assert (got.status, len(names(got.body))) == (200, 12)
+
+
+@pytest.mark.parametrize(
+    "target", [N, f"{N}/train-0-e1", f"{N}?watch=1", "/apis", "/version", "/livez", "/apis/"]
+)
+async def test_a_head_is_a_get_without_a_body(replica: Replica, target: str) -> None:  # LW C-09
+    head = await replica.admin.request("HEAD", target)
+    got = await replica.admin.get(target.partition("?")[0])
+
+    assert (head.status, head.body) == (200, b"")
+    assert head.headers["content-length"] == got.headers["content-length"]
+
+
+@pytest.mark.parametrize("target", [N, A])
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
+async def test_nothing_is_written_in_a_collection(
+    replica: Replica, target: str, method: str
+) -> None:  # LW C-10, C-11
+    got = await replica.admin.request(method, target, body=b"{")
+
+    word = "deletecollection" if method == "DELETE" else WORDS[method]
+    found = status_of(got)
+    assert (got.status, found["reason"]) == (405, "MethodNotAllowed")
+    assert found["message"] == (
+        f'{word} is not supported on resources of kind "attempts.nodus.dev"'
+    )
+    assert found["details"] == {"group": "nodus.dev", "kind": "attempts"}
+    assert got.headers["allow"] == "GET, HEAD"
+
+
+@pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE"])
+async def test_nothing_is_written_to_an_attempt(replica: Replica, method: str) -> None:  # LW C-12
+    headers = {"content-type": "text/x"}
+    got = await replica.admin.request(method, f"{N}/train-0-e1", headers=headers, body=b"x")
+
+    word = "delete" if method == "DELETE" else WORDS[method]
+    assert status_of(got)["message"].startswith(f"{word} is not supported")
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_there_are_no_sub_resources(replica: Replica, method: str) -> None:  # LW C-13
+    found = status_of(await replica.admin.request(method, f"{N}/train-0-e1/status"))
+
+    assert found["message"] == 'attempts.nodus.dev "train-0-e1" not found'  # LW-011
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "/apis/nodus.dev/v2/attempts",  # LW C-14
+        "/nope",
+        "/",
+        "/apis/nodus.dev/v1/jobs",
+        "/apis/nodus.dev/v1/namespaces/example",
+        "/apis/apps/v1",
+        "/openapi/v3/apis/apps/v1",
+        "/docs/errors/Nope",
+        "/livez/nope",
+        f"{N}//train-0-e1",  # LW-014
+        f"{N}/.",
+        f"{N}/..",
+        f"{N}/a%2Fb",
+        f"{N}/a%25b",
+    ],
+)
+async def test_what_is_not_there_is_a_status(replica: Replica, target: str) -> None:
+    got = await replica.admin.get(target)
+
+    found = status_of(got)
+    assert (got.status, found["reason"], found["details"]) == (404, "NotFound", {})
+    assert found["message"] == "the server could not find the requested resource"
+    assert got.headers["content-type"] == "application/json"
+
+
+async def test_the_audit_id_is_echoed_once(replica: Replica) -> None:  # LW C-15
+    got = await replica.admin.get(N, audit_id="abc")
+
+    assert got.headers["audit-id"] == "abc"
+    assert got.header_names.count("audit-id") == 1
+
+
+async def test_an_odd_audit_id_is_no_request_id(replica: Replica) -> None:  # AS-100
+    got = await replica.admin.get(f"{N}/nope", audit_id='a"<b>')
+
+    assert got.headers["audit-id"] == 'a"<b>'
+    made = status_of(got)["requestId"]
+    assert str(UUID(made)) == made
+
+
+@pytest.mark.parametrize("method", ["POST", "DELETE", "PUT"])
+@pytest.mark.parametrize("target", ["/apis", "/version", "/metrics", "/livez", "/openapi/v2"])
+async def test_other_paths_are_read_only_too(
+    replica: Replica, target: str, method: str
+) -> None:  # LW-240
+    got = await replica.admin.request(method, target)
+
+    assert got.status == 405
+    assert status_of(got)["message"] == (
+        "the server does not allow this method on the requested resource"
+    )
+    assert got.headers["allow"] == "GET, HEAD"
+
+
+async def test_a_table_of_attempts(replica: Replica) -> None:  # LW C-32, C-33
+    table = orjson.loads((await replica.admin.get(N, accept=T)).body)
+    none = orjson.loads((await replica.admin.get(f"{N}?includeObject=None", accept=T)).body)
+    whole = orjson.loads((await replica.admin.get(f"{N}?includeObject=Object", accept=T)).body)
+    refused = await replica.admin.get(f"{N}?includeObject=X", accept=T)
+
+    assert (table["kind"], table["apiVersion"]) == ("Table", "meta.k8s.io/v1")
+    assert len(table["columnDefinitions"]) == 17
+    assert {len(row["cells"]) for row in table["rows"]} == {17}
+    assert {row["object"]["kind"] for row in table["rows"]} == {"PartialObjectMetadata"}
+    assert {orjson.dumps(row["object"]) for row in none["rows"]} == {b"null"}
+    assert {row["object"]["kind"] for row in whole["rows"]} == {"Attempt"}
+    assert status_of(refused)["message"] == (
+        'Unable to convert to Table as requested: includeObject: Invalid value: "X": '
+        "must be 'Metadata', 'Object', 'None', or empty"
+    )
+
+
+async def test_a_table_of_one_attempt(replica: Replica) -> None:  # LW-250
+    table = orjson.loads((await replica.admin.get(f"{N}/train-2-e1", accept=T)).body)
+    rev = orjson.loads((await replica.admin.get(f"{N}/train-2-e1")).body)["metadata"][
+        "resourceVersion"
+    ]
+
+    assert table["metadata"] == {"resourceVersion": rev}
+    assert [row["cells"][:3] for row in table["rows"]] == [
+        ["train-2-e1", "Failed", "ProgramFailed"]
+    ]
+    assert table["rows"][0]["conditions"][0]["reason"] == "Failed"  # LW-255
+
+
+async def test_an_old_table_version_is_answered_in_its_own_name(replica: Replica) -> None:  # LW-051
+    accept = "application/json;as=Table;v=v1beta1;g=meta.k8s.io"
+    table = orjson.loads((await replica.admin.get(N, accept=accept)).body)
+
+    assert table["apiVersion"] == "meta.k8s.io/v1beta1"
+    assert table["rows"][0]["object"]["apiVersion"] == "meta.k8s.io/v1beta1"

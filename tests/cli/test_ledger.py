@@ -1,0 +1,151 @@
+"""The cost table: what is charged, covered and archived, and that it must add up."""
+
+import json
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+import pytest
+
+from nodus_api.cli.errors import Failed
+from nodus_api.cli.ledger import CostLine, CostTable, read_costs
+from nodus_api.cli.views import check_costs, costs_as_json, show_costs
+from nodus_api.storage.engine import Database
+
+HEAD = '{"apiVersion":"nodus.dev/v1","kind":"Attempt","metadata":{"resourceVersion":""'
+
+
+def document(usd: str) -> bytes:
+    return f'{HEAD}}},"status":{{"actual":{{"costUSD":"{usd}"}}}}}}'.encode()
+
+
+@pytest.fixture
+async def ledger(clean_database: str) -> None:
+    """Two live Attempts and an archived one, written past the loop, since only sums are read."""
+    connection: Any = await asyncpg.connect(clean_database)
+    await connection.execute("SET session_replication_role = replica; SET search_path = nodus")
+    train, old = UUID(int=1), UUID(int=2)
+    await connection.execute(
+        "INSERT INTO workloads (uid, project, kind, name, spec, created)"
+        " VALUES ($1, 'default', 'Job', 'train', '{}', '2026-01-01')",
+        train,
+    )
+    for no, cls in ((1, "big"), (2, "small")):
+        await connection.execute(
+            "INSERT INTO machines (no, key, organization, offer, offering, market, state, gone,"
+            " requested) OVERRIDING SYSTEM VALUE"
+            " VALUES ($1, $2, 'default', 1, $2, 'on-demand', 'Gone', '2026-01-01', '2026-01-01')",
+            no,
+            cls,
+        )
+    for no in (1, 2):
+        await connection.execute(
+            "INSERT INTO attempts (no, uid, project, name, workload, slot, epoch, stage, queued,"
+            " finished, reason) OVERRIDING SYSTEM VALUE VALUES ($1, gen_random_uuid(), 'default',"
+            " $2, $3, $4, 1, 'Failed', '2026-01-01', '2026-01-01', 'Unplaceable')",
+            *(no, f"train-{no}", train, str(no)),
+        )
+    rows = [
+        (1, 1, 0, "Boot", 0, 60, False, "0.050000"),
+        (1, 1, 1, "Running", 60, 3660, False, "3.000001"),
+        (1, 1, 2, "Teardown", 3660, 3690, True, "0.025000"),
+        (2, 2, 0, "Restore", 0, 90, False, "0.000003"),
+    ]
+    for attempt, machine, seq, segment, start, stop, covered, usd in rows:
+        await connection.execute(
+            "INSERT INTO cost_segments (attempt, machine, seq, segment, from_ts, to_ts, covered,"
+            " rate, usd) VALUES ($1, $2, $3, $4, to_timestamp($5), to_timestamp($6), $7, 3, $8)",
+            *(attempt, machine, seq, segment, start, stop, covered, Decimal(usd)),
+        )
+    for no, usd in ((1, "3.050001"), (2, "0.000003")):
+        await connection.execute(
+            "INSERT INTO attempt_objects (attempt, uid, project, name, ver, rev, sel, doc)"
+            " VALUES ($1, gen_random_uuid(), 'default', $2, 1, $1, '{}', $3)",
+            *(no, f"train-{no}", document(usd)),
+        )
+    await connection.execute("SELECT ensure_archive('2026-01-01')")
+    entries = [
+        {
+            "machine": 1,
+            "segment": "Running",
+            "from_ts": "2025-12-31T00:00:00Z",
+            "to_ts": "2025-12-31T00:10:00Z",
+            "covered": False,
+            "usd": "0.5",
+        }
+    ]
+    await connection.execute(
+        "INSERT INTO attempts_archive (finished, uid, project, name, workload, workload_kind,"
+        " workload_name, slot, epoch, phase, rev, usd, ledger, doc) VALUES ('2026-01-02',"
+        " gen_random_uuid(), 'default', 'old-0', $3, 'Job', 'old', '0', 1, 'Succeeded', 1,"
+        " 0.5, $1, $2)",
+        *(json.dumps(entries), document("0.500000"), old),
+    )
+    await connection.close()
+
+
+@pytest.mark.usefixtures("ledger")
+async def test_live_and_archived_costs_add_up(
+    scheduler_database: Database, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with scheduler_database.snapshot() as connection:
+        costs = await read_costs(connection, by="owner", project="default")
+        nothing = await read_costs(connection, by="owner", project="other")
+
+    old, train = costs.lines
+    assert (old.group, old.attempts, old.seconds) == ("default/job/old", 1, 600)
+    assert old.total == Decimal("0.500000")
+    assert (train.group, train.attempts, train.seconds) == ("default/job/train", 2, 3750)
+    assert train.charged == {
+        "Boot": Decimal("0.050000"),
+        "Running": Decimal("3.000001"),
+        "Restore": Decimal("0.000003"),
+        "Teardown": Decimal(0),
+    }
+    assert train.covered == Decimal("0.025000")
+    assert costs.total == costs.documents_total == Decimal("3.550004")
+    assert costs.attempts == 3
+    check_costs(costs)
+    show_costs(costs, "owner")
+    assert capsys.readouterr().out.splitlines()[-1] == (
+        "0.050000 + 3.500001 + 0.000003 + 0.000000 = 3.550004 USD, as the Attempts themselves say."
+    )
+    assert (nothing.lines, nothing.total, nothing.adds_up) == ([], Decimal(0), True)
+
+
+@pytest.mark.usefixtures("ledger")
+@pytest.mark.parametrize(
+    ("by", "groups"),
+    [
+        ("project", {"default": "3.550004"}),
+        ("offering", {"big": "3.550001", "small": "0.000003"}),
+        (
+            "segment",
+            {
+                "Boot": "0.050000",
+                "Running": "3.500001",
+                "Restore": "0.000003",
+                "Teardown": "0.000000",
+            },
+        ),
+    ],
+)
+async def test_every_grouping_has_the_same_total(
+    scheduler_database: Database, by: str, groups: dict[str, str]
+) -> None:
+    async with scheduler_database.snapshot() as connection:
+        costs = await read_costs(connection, by=by, project=None)
+
+    assert {line.group: f"{line.total:f}" for line in costs.lines} == groups
+    shown = costs_as_json(costs, by)
+    assert shown["totalUSD"] == shown["attemptsTotalUSD"] == "3.550004"
+
+
+def test_a_difference_of_a_micro_dollar_is_an_error() -> None:
+    line = CostLine(group="a")
+    line.charged["Running"] = Decimal("1.000000")
+    costs = CostTable(lines=[line], attempts=1, documents_total=Decimal("1.000001"))
+
+    with pytest.raises(Failed, match=r"add up to 1.000000 USD, but the Attempts say 1.000001 USD"):
+        check_costs(costs)

@@ -1,0 +1,152 @@
+"""migrate, doctor, kubeconfig, openapi, token and project against a real database."""
+
+import json
+from base64 import b64decode
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+import yaml
+from tests.cli.conftest import Nodus
+
+from nodus_api.storage.embedded import EmbeddedPostgres
+
+
+@pytest.fixture
+async def fresh(postgres: EmbeddedPostgres) -> str:
+    """The URL of an empty database of its own."""
+    connection: Any = await asyncpg.connect(postgres.url)
+    await connection.execute("DROP DATABASE IF EXISTS fresh WITH (FORCE)")
+    await connection.execute("CREATE DATABASE fresh")
+    await connection.close()
+    return postgres.url.replace("/nodus?", "/fresh?")
+
+
+def test_migrate_makes_the_schema_once(nodus: Nodus, fresh: str) -> None:
+    assert nodus("get", "--database-url", fresh).exit_code == 2
+    for _ in range(2):
+        done = nodus("migrate", "--database-url", fresh)
+        assert (done.exit_code, done.stdout) == (0, "The schema is at revision 0001.\n")
+    assert nodus("get", "--database-url", fresh).stdout == "No Attempts.\n"
+    epoch = nodus("migrate", "--new-epoch", "--database-url", fresh)
+    assert epoch.stdout == f"A new epoch starts at revision {1 << 44}.\n"
+
+
+def test_print_roles_is_for_this_login_and_database(nodus: Nodus) -> None:
+    done = nodus("migrate", "--print-roles", "--database-url", "postgresql://ann@db/work")
+
+    assert done.exit_code == 0
+    assert 'GRANT CREATE ON DATABASE "work" TO "ann";' in done.stdout
+
+
+def test_the_doctor_says_what_is_not_well(nodus: Nodus, fresh: str, tmp_path: Path) -> None:
+    done = nodus("doctor", "-o", "json", "--database-url", fresh, "--data-dir", tmp_path)
+
+    assert done.exit_code == 1
+    found = {one["check"]: one for one in json.loads(done.stdout)}
+    assert found["data directory"]["well"]
+    assert not found["database"]["well"]
+    assert "run `nodus migrate`" in found["database"]["said"]
+    assert found["server"]["well"]
+    assert "Not well: database" in done.stderr
+
+
+def test_print_config_masks_secrets(nodus: Nodus) -> None:  # AS-117
+    url = "postgresql://ann:secret@db/nodus"
+    table, document = (
+        nodus("doctor", "--print-config", "-o", form, "--database-url", url)
+        for form in ("table", "json")
+    )
+    for done in (table, document):
+        assert done.exit_code == 0
+        assert "secret" not in done.stdout
+        assert "postgresql://ann:***@db/nodus" in done.stdout
+        assert "carries a password" in done.stderr
+    assert json.loads(document.stdout)["port"] == "8443"
+
+
+def test_a_kubeconfig_holds_server_ca_token_and_project(  # AS-074
+    nodus: Nodus, tmp_path: Path
+) -> None:
+    (tmp_path / "ca.crt").write_text("the CA")
+    (tmp_path / "ann.token").write_text("word\n")
+    done = nodus(
+        *("kubeconfig", "--server", "https://nodus.example:8443/", "-n", "team-a"),
+        *("--token-file", tmp_path / "ann.token", "--data-dir", tmp_path),
+    )
+    config = yaml.safe_load(done.stdout)
+
+    cluster = config["clusters"][0]["cluster"]
+    assert cluster["server"] == "https://nodus.example:8443"
+    assert b64decode(cluster["certificate-authority-data"]) == b"the CA"
+    assert config["users"][0]["user"] == {"token": "word"}
+    assert config["contexts"][0]["context"]["namespace"] == "team-a"
+    refused = nodus("kubeconfig", "--server", "https://a", "--data-dir", tmp_path)
+    assert refused.exit_code == 2
+    assert "give a readable file with --token-file" in refused.stderr
+
+
+def test_openapi_is_written_and_checked(nodus: Nodus, tmp_path: Path) -> None:
+    folder = tmp_path / "openapi"
+    missing = nodus("openapi", "--check", "--directory", folder)
+    assert missing.exit_code == 1
+    assert "run `nodus openapi`" in missing.stderr
+
+    assert nodus("openapi", "--directory", folder).exit_code == 0
+    assert nodus("openapi", "--check", "--directory", folder).exit_code == 0
+    (folder / "v3.json").write_text("{}\n")
+    assert "v3.json" in nodus("openapi", "--check", "--directory", folder).stderr
+
+
+def test_the_committed_documents_are_the_published_ones(nodus: Nodus) -> None:
+    committed = Path(__file__).parent.parent.parent / "openapi"
+
+    assert nodus("openapi", "--check", "--directory", committed).exit_code == 0
+
+
+def test_tokens_are_made_listed_and_revoked(nodus: Nodus, clean_database: str) -> None:  # AS-067
+    where = ("--database-url", clean_database)
+    made = json.loads(
+        nodus(
+            *("token", "create", "--user", "ann", "--group", "a", "--group", "b"),
+            *("--expires", "720h", "-o", "json", *where),
+        ).stdout
+    )
+    assert set(made) == {"id", "token", "user", "groups", "expires"}
+    assert made["token"].startswith(f"nodus_{made['id']}_")
+    plain = nodus("token", "create", "--user", "ben", *where)
+    assert plain.stdout.startswith("nodus_")
+
+    listed = nodus("token", "list", "-o", "json", *where)
+    assert made["token"] not in listed.stdout
+    first, second = json.loads(listed.stdout)
+    assert (first["user"], first["groups"], first["revoked"]) == ("ann", ["a", "b"], None)
+    assert (second["user"], second["expires"]) == ("ben", None)
+    assert "ann" in nodus("token", "list", *where).stdout
+
+    assert nodus("token", "revoke", made["id"], *where).exit_code == 0
+    again = nodus("token", "revoke", made["id"], *where)
+    assert again.exit_code == 2
+    assert "that is still good" in again.stderr
+
+
+def test_projects_have_members_and_funds(nodus: Nodus, clean_database: str) -> None:  # AS-072
+    where = ("--database-url", clean_database)
+    assert nodus("project", "create", "team-a", *where).exit_code == 0
+    assert "exists already" in nodus("project", "create", "team-a", *where).stderr
+    for role in ("viewer", "editor"):
+        added = nodus("project", "add-member", "team-a", "--user", "ann", "--role", role, *where)
+        assert added.stdout == f"User ann is {role} of team-a.\n"
+    missing = nodus("project", "add-member", "nope", "--user", "ann", *where)
+    assert missing.exit_code == 2
+    assert "nodus project create nope" in missing.stderr
+    assert nodus("project", "remove-member", "team-a", "--user", "ann", *where).exit_code == 0
+    assert nodus("project", "remove-member", "team-a", "--group", "x", *where).exit_code == 2
+    funded = nodus("project", "fund", "team-a", "2.5", *where)
+    assert "has 2.500000 USD to spend and 0.000000 USD held" in funded.stdout
+    assert nodus("project", "fund", "nope", "2.5", *where).exit_code == 2
+    names = [
+        one["name"] for one in json.loads(nodus("project", "list", "-o", "json", *where).stdout)
+    ]
+    assert names == ["default", "team-a"]
