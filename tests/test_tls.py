@@ -298,3 +298,22 @@ async def test_the_reloader_looks_every_ten_seconds(tmp_path: Path) -> None:  # 
     await asyncio.sleep(0)
     assert (renewals, reloader.reloads) == (1, 1)
     await end(task)
+
+
+async def test_a_failed_renewal_is_counted_and_the_old_pair_stays(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = ManualClock(START)
+    files = ensure_certificates(tmp_path, names=NAMES, clock=clock)
+    reloader = CertificateReloader(files, server_context(files), clock)
+
+    async def renew() -> None:
+        raise CertificateError("the disk is full")
+
+    task = spawn("reload", reloader.run(renew))
+    await asyncio.sleep(0)
+    await clock.advance(10.1)
+    await asyncio.sleep(0)
+    assert (reloader.failures, reloader.reloads, task.done()) == (1, 0, False)
+    assert "cannot be renewed" in caplog.text
+    await end(task)

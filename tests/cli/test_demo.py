@@ -8,13 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from tests.cli.live import NODUS, environment
 
 from nodus_api.cli import demo_fit
-
-numbers = st.floats(-10, 10, allow_nan=False)
 
 
 def test_the_fit_finds_the_curve_without_noise() -> None:
@@ -24,7 +20,7 @@ def test_the_fit_finds_the_curve_without_noise() -> None:
     assert demo_fit.fit(data) == pytest.approx((3.0, 0.7, -1.0), abs=1e-9)
 
 
-@given(st.tuples(numbers, numbers, numbers))
+@pytest.mark.parametrize("x", [(0.0, 0.0, 0.0), (1.0, -2.0, 3.0), (1e-3, 7.5, -1e3)])
 def test_the_solver_solves(x: tuple[float, float, float]) -> None:
     matrix = [[0.0, 2.0, 1.0], [4.0, -1.0, 3.0], [1.0, 1.0, -2.0]]
     right = [sum(a * b for a, b in zip(row, x, strict=True)) for row in matrix]

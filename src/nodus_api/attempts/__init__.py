@@ -1,6 +1,6 @@
 """What does an Attempt look like on the wire: its types, its document, its table.
 
-1. Decision: the writer makes the document. The scheduler renders an Attempt once, in the
+Decision 1: the writer makes the document. The scheduler renders an Attempt once, in the
    transaction that changes it, and every replica serves those bytes with the resourceVersion
    spliced in. One place decides what is shown, and no reader parses to serve. It costs a
    republish of old objects when a field is added.

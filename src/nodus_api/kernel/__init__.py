@@ -1,13 +1,13 @@
 """The pure core: what an Attempt is, how it moves, where it goes and what it costs.
 
-1. Decision: values in, values out. Nothing here reads a clock, logs, or knows a
+Decision 1: values in, values out. Nothing here reads a clock, logs, or knows a
    database, a supplier or the wire; the loop passes the moment and writes the answer.
    It costs the loop some carrying, and buys that every rule is tested in microseconds
    and that a decision can be replayed.
-2. Decision: milestones are whole seconds, and the bill is made from them (SC-005), so
+Decision 2: milestones are whole seconds, and the bill is made from them (SC-005), so
    that anybody can recompute it from the object alone. It costs a boot of under a
    second its length: it shows as 0 s and has no ledger row.
-3. Decision: money is `Decimal` in micro-dollars, cumulative from the start of each
+Decision 3: money is `Decimal` in micro-dollars, cumulative from the start of each
    machine's clock, half up (SC-505). Segments always add up to the rounded whole, and
    PostgreSQL's `round(numeric)` agrees.
 """

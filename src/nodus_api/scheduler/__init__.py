@@ -1,11 +1,11 @@
 """The loop: places Attempts, drives machines, and writes what readers see.
 
-Decision 5. **Level-triggered, one fenced batch at a time.** Every pass derives its work from rows
+Decision 1. **Level-triggered, one fenced batch at a time.** Every pass derives its work from rows
 alone; a decision takes a record and returns another; one place draws the consequences, writes what
 differs and publishes it. A crash between any two statements loses nothing but time, and a second
 loop that still runs is refused by the token. It costs a short read of due rows per step and pass.
 
-Decision 6. **The database's time is read with the fence.** Each writing transaction asks for the
+Decision 2. **The database's time is read with the fence.** Each writing transaction asks for the
 token and the time in one statement, so that a supplier's answer is never compared with a moment
 before it (P-10), at no cost. (One reading a pass would be older than what the pass has learnt.)
 """
