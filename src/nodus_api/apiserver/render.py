@@ -1,7 +1,7 @@
 """Objects, lists and events in the form that was asked for: JSON, Table or metadata alone."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -69,12 +69,16 @@ NAMESPACE_FORM = ResourceForm(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rendering:
-    """One resource in one representation, ages as of `now`."""
+    """One resource in one representation, ages as of `now`; a watch moves it on with `at`."""
 
     form: ResourceForm
     representation: Representation
     include: IncludeObject
     now: datetime
+
+    def at(self, now: datetime) -> "Rendering":
+        """Return the same with ages as of another moment."""
+        return replace(self, now=now)
 
     def object(self, body: bytes) -> bytes:
         """Return the body of a get."""
