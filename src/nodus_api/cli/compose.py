@@ -72,6 +72,7 @@ async def run_server(settings: Settings, sockets: Sequence[socket.socket]) -> No
                 shutdown_watch_grace=settings.shutdown_watch_grace,
             ),
             checks={"schema": schema, "tls-cert": reloader.problem},
+            live_checks={"cert-reloader": reloader.stalled},
         )
         await serve(app, sockets=sockets, ssl_context=context)
 
