@@ -1,8 +1,9 @@
 """Watches in process, by the conformance cases of list-watch.md; time is moved by hand."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
+from urllib.parse import quote
 
 import orjson
 import pytest
@@ -135,7 +136,7 @@ async def test_a_start_before_the_history_is_an_error_event(replica: Replica) ->
     assert status["requestId"] == stream.response.headers["audit-id"]  # LW-181
 
 
-async def test_a_future_version_waits(replica: Replica) -> None:  # LW C-72
+async def test_a_future_version_waits(replica: Replica) -> None:  # LW C-72, LW-124
     query = f"resourceVersion={replica.rev + 3}&timeoutSeconds=5"
     async with watching(replica, query) as stream:
         for phase in ("Failed", "Running", "Failed"):
@@ -393,3 +394,91 @@ async def test_a_watch_that_fails_says_so_and_ends(replica: Replica) -> None:  #
 
     assert (event["type"], event["object"]["code"]) == ("ERROR", 500)
     assert event["object"]["reason"] == "InternalError"
+
+
+async def test_a_watch_of_a_name_that_is_not_there_waits_for_it(
+    replica: Replica,
+) -> None:  # LW-125, LW-100
+    query = f"resourceVersion={replica.rev}&fieldSelector=metadata.name%3Dlater-0-e1"
+    async with watching(replica, query) as stream:
+        replica.change("example", "train-0-e1", "Failed")
+        rev = replica.add("example", "later-0-e1")
+        assert short(await stream.event()) == ("ADDED", "later-0-e1", rev)
+
+
+@pytest.mark.parametrize("form", ["", "Table", "PartialObjectMetadata"])
+async def test_every_object_says_what_it_is(replica: Replica, form: str) -> None:  # LW-130
+    accept = f"application/json;as={form};g=meta.k8s.io;v=v1" if form else "application/json"
+    async with watching(replica, "allowWatchBookmarks=1", accept=accept) as stream:
+        events = await stream.events(13)
+
+    version = "meta.k8s.io/v1" if form else "nodus.dev/v1"
+    assert [event["type"] for event in events] == ["ADDED"] * 12 + ["BOOKMARK"]  # LW-128
+    for event in events:
+        shown = event["object"]
+        assert (shown["kind"], shown["apiVersion"]) == (form or "Attempt", version)
+        assert int(shown["metadata"]["resourceVersion"]) > 0
+
+
+@pytest.mark.parametrize("selector", ["labelSelector=nodus.dev/job%3Dtrain",
+                                      "fieldSelector=metadata.namespace%3Dexample"])  # fmt: skip
+async def test_what_a_selector_never_chose_is_silent(
+    replica: Replica, selector: str
+) -> None:  # LW-132: not before and not after is nothing
+    async with replica.admin.open(
+        "GET", f"{A}?watch=1&resourceVersion={replica.rev}&{selector}"
+    ) as stream:
+        replica.change("other", "scan-0-e1", "Failed")
+        replica.delete("other", "scan-0-e1")
+        rev = replica.change("example", "train-0-e1", "Failed")
+        assert short(await stream.event()) == ("MODIFIED", "train-0-e1", rev)
+
+
+async def test_a_shard_gets_each_change_in_one_stream(replica: Replica) -> None:  # LW C-86, LW-168
+    half = "0x8000000000000000"
+    bounds = [("0x0000000000000000", half), (half, "0x10000000000000000")]
+    texts = [f"shardRange(object.metadata.uid,'{low}','{high}')" for low, high in bounds]
+    rev = replica.rev
+    made = {f"made-{number}-e1" for number in range(100)}
+    async with AsyncExitStack() as held:
+        streams = [
+            await held.enter_async_context(
+                watching(
+                    replica,
+                    f"resourceVersion={rev}&allowWatchBookmarks=1&timeoutSeconds=10"
+                    f"&shardSelector={quote(text)}",
+                )
+            )
+            for text in texts
+        ]
+        for name in sorted(made):
+            replica.add("example", name)
+        replica.change("other", "scan-0-e1", "Failed")  # so that both have a bookmark due
+        await replica.caught_up()
+        await replica.advance(8.5)
+        seen = []
+        for stream in streams:
+            events = []
+            while (event := await stream.event())["type"] != "BOOKMARK":
+                events.append(short(event))
+            assert int(event["object"]["metadata"]["resourceVersion"]) == replica.rev
+            seen.append(events)
+
+    assert {kind for events in seen for kind, _, _ in events} == {"ADDED"}
+    lists = [{name for _, name, _ in events} for events in seen]
+    assert (lists[0] & lists[1], lists[0] | lists[1]) == (set(), made)
+
+
+async def test_a_lost_tail_is_caught_up_from_any_older_state(replica: Replica) -> None:  # LW-153
+    """As reflectors start over after a 410: not older than the last revision they knew."""
+    await replica.admin.get(N)
+    assert replica.cache._contents is not None
+    replica.cache._contents.history._drop_through(replica.rev)
+    query = (
+        "resourceVersion=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
+        "&allowWatchBookmarks=1"
+    )
+    async with watching(replica, query) as stream:
+        events = await stream.events(13)
+
+    assert events[-1]["object"]["metadata"]["annotations"] == INITIAL_END
