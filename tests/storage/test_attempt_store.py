@@ -81,7 +81,7 @@ class Bench:
             available=4,
         )
         await CatalogStore(self.database, "fake").sync(
-            self.token, [SMALL], [offer], asked=datetime.now(UTC)
+            self.token, [SMALL], [offer], asked=self.workload.created
         )
         workloads = WorkloadStore(self.database)
         async with workloads.edit(self.token, OWNER) as edit:

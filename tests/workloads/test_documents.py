@@ -63,7 +63,7 @@ _MERGED = "".join(
         ("a: " + "9" * 5000, "the manifest is not YAML at line 1, column 4 (this is no int)"),
         ("a: &a [*a]", "the manifest is not YAML at line 1, column 4 (a value holds itself)"),
         (f"a: &a {[1] * 9}\n" + _MULTIPLIED, "its aliases stand for more than 1000000 values"),
-        (f"a: &a {{k: 1}}\n" + _MERGED, "its aliases stand for more than 1000000 values"),
+        ("a: &a {k: 1}\n" + _MERGED, "its aliases stand for more than 1000000 values"),
         (
             "a" * (LARGEST_MANIFEST + 1),
             "the manifest has 1000001 characters, more than 1000000: submit it in parts",

@@ -240,7 +240,7 @@ BAD_TEMPLATES = [
         'spec.template has the key 1, which is no string: write "1"',
     ),
     ("[a]", "spec must be a mapping, not a list"),
-    ("[" * 20 + "]" * 20, "is nested more than 20 deep: write it flat"),
+    ("[" * 30 + "]" * 30, "is nested more than 20 deep: write it flat"),
     (
         f"{{template: {{image: {'x' * 5000}, command: [a]}}}}",
         "spec.template.image must be a string no longer than 4096, not 'xxxxxxxxxxxxxxxx",
