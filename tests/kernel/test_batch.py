@@ -84,6 +84,7 @@ def test_a_gang_takes_all_its_machines_and_its_quota() -> None:  # SC-371
         waits("one", age=8, quota_left=quota),
         waits("two", age=7, quota_left=quota),
         waits("other", "other", quota_left=quota),
+        waits("last", "last", quota_left={"h100": 1}),
     ]
 
     placed = {one.id: decision for one, decision in place_batch(queue, snapshot, NOW)}
@@ -91,6 +92,7 @@ def test_a_gang_takes_all_its_machines_and_its_quota() -> None:  # SC-371
     assert {id_: decision.outcome for id_, decision in placed.items()} == {
         "gang": Outcome.PLACED,
         "other": Outcome.PLACED,
+        "last": Outcome.PLACED,
         "one": Outcome.PLACED,
         "two": Outcome.WAITING,
     }

@@ -279,6 +279,7 @@ def test_a_second_gang_finds_the_offer_taken_by_the_first() -> None:  # SC-131, 
     left = CatalogSnapshot.of([roomy]).after_taking(roomy.key, 4)
 
     assert place(a_request(gang_size=4), left, NOW).counters == {"InsufficientCapacity": 1}
+    assert place(a_request(), left, NOW).outcome is Outcome.PLACED  # 5 are left elsewhere
 
 
 def test_a_gang_needs_the_quota_and_the_money_of_all_ranks() -> None:

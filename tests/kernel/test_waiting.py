@@ -1,6 +1,6 @@
 """The sentences that say why an Attempt waits."""
 
-from datetime import timedelta
+from datetime import timedelta, timezone
 from decimal import Decimal
 
 import pytest
@@ -86,6 +86,16 @@ def test_the_text_stands_while_its_facts_do() -> None:  # SC-009b
     later = place(a_request(), snapshot, NOW + timedelta(seconds=10))
 
     assert now.waiting_message == later.waiting_message
+
+
+def test_the_next_try_is_told_in_utc() -> None:  # SC-009b
+    until = (NOW + timedelta(seconds=9)).astimezone(timezone(timedelta(hours=2)))
+    resting = on_demand(a_class(rate_spot=None), backoff_until=until)
+
+    message = place(a_request(), CatalogSnapshot.of([resting]), NOW).waiting_message
+
+    assert message is not None
+    assert message.endswith("next try at 2026-03-01T10:00:09Z")
 
 
 def test_the_largest_class_is_named_where_a_size_is_missed() -> None:  # SC-009b

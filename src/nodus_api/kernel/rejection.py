@@ -122,7 +122,7 @@ class Demand:
 Sieve = Callable[[Candidate], RejectionCode | None]
 
 
-def sieve(demand: Demand, *, forgiving: bool = False) -> Sieve:
+def sieve(demand: Demand, *, forgiving: bool) -> Sieve:
     """Return the filters of a demand as one function of a candidate.
 
     It answers with the first filter that the candidate fails, or None. `forgiving` is the

@@ -20,6 +20,7 @@ from nodus_api.scheduler.observing import Watch, observe_machines
 from nodus_api.scheduler.offers import sync_offers
 from nodus_api.scheduler.placing import place_queued
 from nodus_api.scheduler.releasing import release, sweep_orphans
+from nodus_api.scheduler.spending import stop_at_limits
 from nodus_api.scheduler.timing import apply_deadlines, pass_orders_on
 from nodus_api.storage.attempt_store import AttemptStore
 from nodus_api.storage.catalog_store import CatalogStore
@@ -177,6 +178,7 @@ class Passes:
             ("stop", lambda: stop_unwanted(loop), True),
             ("fill", lambda: fill_slots(loop), True),
             ("offers", lambda: sync_offers(loop), True),
+            ("limits", lambda: stop_at_limits(loop), True),
             ("place", lambda: place_queued(loop), True),
             ("request", lambda: request_machines(loop), True),
             ("signal", lambda: pass_orders_on(loop), True),

@@ -24,7 +24,7 @@ from nodus_api.kernel.vocabulary import Market, Stage, WaitingFor, WorkloadState
 from nodus_api.scheduler.catalog import Catalog, load_catalog
 from nodus_api.scheduler.context import LoopContext
 from nodus_api.scheduler.intents import intended
-from nodus_api.scheduler.settling import counters_of
+from nodus_api.scheduler.settling import budget, counters_of
 from nodus_api.storage import due
 from nodus_api.storage.batch import Batch
 from nodus_api.storage.records import AttemptRecord, Decided
@@ -89,8 +89,10 @@ def _claimed(record: AttemptRecord, spec: WorkloadSpec, now: datetime) -> Attemp
 
 def _request(record: AttemptRecord, spec: WorkloadSpec, catalog: Catalog) -> PlacementRequest:
     attempt = record.attempt
+    left = budget(record)
     return PlacementRequest.of(
         spec,
+        remaining_cost_usd=left,
         cursor=attempt.restore.cursor if attempt.restore else None,
         resumes=attempt.resumes,
         start_deadline=attempt.start_deadline,

@@ -7,11 +7,14 @@ counted anew (SC-523); a start completes the recovery of the slot's earlier epoc
 
 from dataclasses import replace
 from datetime import datetime
+from decimal import Decimal
 
 from nodus_api.kernel.attempt import Attempt, Checkpoints, CostSegment
 from nodus_api.kernel.billing import charge, clock_of, cover_of, proof_of_life
 from nodus_api.kernel.events import DeletionProven, Recovered
 from nodus_api.kernel.lifecycle import advance
+from nodus_api.kernel.money import cumulative_usd
+from nodus_api.kernel.offering import CandidateStats
 from nodus_api.kernel.replacement import SlotCounters, decide
 from nodus_api.kernel.spec import WorkloadSpec
 from nodus_api.kernel.vocabulary import MachineState, Stage, WorkloadState
@@ -24,8 +27,8 @@ LOSSES_KEPT = 10
 
 def settle(batch: Batch) -> None:
     """Draw the consequences of every change in the batch."""
-    for no, record in list(batch.records.items()):
-        before = batch.loaded[no]
+    for no in list(batch.records):
+        before, record = batch.loaded[no], batch.records[no]
         if record == before:
             continue
         if before.attempt.live and not record.attempt.live:
@@ -34,6 +37,7 @@ def settle(batch: Batch) -> None:
         if _billed_times(record.attempt) != _billed_times(before.attempt):
             record = count_costs(record)
         batch.put(_with_checkpoints(record))
+        share_budget(batch, batch.loaded[no], record)
         if record.attempt.command_started and not before.attempt.command_started:
             _recover_earlier(batch, record)
 
@@ -82,12 +86,15 @@ def prove_deletion(record: AttemptRecord) -> AttemptRecord:
 def decide_slot(record: AttemptRecord, now: datetime) -> AttemptRecord:
     """Write what becomes of the slot, and of the workload if this end decides it (SC-120)."""
     spec = WorkloadSpec.from_json(record.workload.kind, record.workload.spec)
+    left = budget(record)
     answer = decide(
         record.attempt,
         spec=spec,
         workload=record.workload.state,
         counters=counters_of(record.slot),
         now=now,
+        budget_left=None if left is None else left - charged(record),
+        minimum_start_usd=_shortest_start(record),
         previous_loss=_last_loss(record.slot),
     )
     counters = answer.counters
@@ -113,6 +120,15 @@ def decide_slot(record: AttemptRecord, now: datetime) -> AttemptRecord:
     return replace(record, slot=slot, workload=workload)
 
 
+def _shortest_start(record: AttemptRecord) -> Decimal:
+    """Return the least that another start costs, at the rate of this one (SC-120 rule 2)."""
+    payer = billed(record)
+    if payer is None:
+        return Decimal(0)
+    prior = CandidateStats()
+    return cumulative_usd(payer.lease.rate_usd_per_hour, int(prior.boot_p50 + prior.teardown_p50))
+
+
 def counters_of(slot: Slot) -> SlotCounters:
     """Return the counters that the kernel decides with."""
     return SlotCounters(
@@ -125,7 +141,10 @@ def counters_of(slot: Slot) -> SlotCounters:
 
 
 def count_costs(record: AttemptRecord) -> AttemptRecord:
-    """Count the ledger anew, up to the last proof of life (SC-508, SC-523)."""
+    """Count the ledger anew, up to the last proof of life (SC-508, SC-523).
+
+    A workload's limit is a hard cap: what lies beyond it is ours (SC-522).
+    """
     segments: list[CostSegment] = []
     attempt, tenancy = record.attempt, billed(record)
     watermark = proof_of_life(attempt, record.work.watermark)
@@ -138,9 +157,34 @@ def count_costs(record: AttemptRecord) -> AttemptRecord:
             minimum=tenancy.machine.minimum,
         )
         if clock is not None:
-            segments += charge(clock, cover=cover_of(attempt), watermark=watermark).segments
+            counted = charge(
+                clock, cover=cover_of(attempt), watermark=watermark, cap_usd=budget(record)
+            )
+            segments += counted.segments
     view = replace(record.view, segments=tuple(segments))
     return replace(record, view=view, work=replace(record.work, accrued=watermark))
+
+
+def budget(record: AttemptRecord) -> Decimal | None:
+    """Return what the workload's limit leaves to this Attempt in all; None without a limit."""
+    spec = WorkloadSpec.from_json(record.workload.kind, record.workload.spec)
+    limit = spec.limits.max_cost_usd
+    return None if limit is None else max(limit - record.spent_elsewhere, Decimal(0))
+
+
+def charged(record: AttemptRecord) -> Decimal:
+    """Return what the Attempt was charged so far."""
+    return sum((one.usd for one in record.view.segments if not one.covered), Decimal(0))
+
+
+def share_budget(batch: Batch, before: AttemptRecord, after: AttemptRecord) -> None:
+    """Let the workload's other Attempts in this batch see what this one was charged."""
+    more = charged(after) - charged(before)
+    if not more or budget(after) is None:
+        return
+    for no, other in list(batch.records.items()):
+        if no != after.no and other.workload.uid == after.workload.uid:
+            batch.put(replace(other, spent_elsewhere=other.spent_elsewhere + more))
 
 
 def _billed_times(attempt: Attempt) -> tuple[datetime | None, ...]:

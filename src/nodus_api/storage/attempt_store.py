@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import sqlalchemy as sa
@@ -22,7 +23,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from nodus_api.kernel.attempt import AttemptView, Owner, Rejection
 from nodus_api.kernel.vocabulary import OwnerKind
 from nodus_api.storage import attempt_rows as rows
-from nodus_api.storage import due, statements
+from nodus_api.storage import due, reads, statements
 from nodus_api.storage import tables as t
 from nodus_api.storage.batch import Batch, Render, flush
 from nodus_api.storage.bulk import Row
@@ -97,19 +98,18 @@ async def load(connection: AsyncConnection, nos: Sequence[int]) -> dict[int, Att
     """Load Attempts whole, in rising `no`."""
     if not nos:
         return {}
-    attempts = (await connection.execute(statements.attempts_by_no(nos))).mappings().all()
-    placements = await _by_attempt(connection, statements.placements_by_attempt(nos))
+    attempts = (await connection.execute(reads.attempts_by_no(nos))).mappings().all()
+    placements = await _by_attempt(connection, reads.placements_by_attempt(nos))
     rejections = await _by_attempt(
-        connection, statements.children_by_attempt(t.placement_rejections, nos)
+        connection, reads.children_by_attempt(t.placement_rejections, nos)
     )
-    segments = await _by_attempt(connection, statements.children_by_attempt(t.cost_segments, nos))
-    interruptions = await _by_attempt(
-        connection, statements.children_by_attempt(t.interruptions, nos)
-    )
-    checkpoints = await _by_attempt(connection, statements.checkpoints_by_attempt(nos))
-    tenancies = await _by_attempt(
-        connection, statements.tenancies_by_attempt(nos), key="lease_attempt"
-    )
+    segments = await _by_attempt(connection, reads.children_by_attempt(t.cost_segments, nos))
+    interruptions = await _by_attempt(connection, reads.children_by_attempt(t.interruptions, nos))
+    checkpoints = await _by_attempt(connection, reads.checkpoints_by_attempt(nos))
+    tenancies = await _by_attempt(connection, reads.tenancies_by_attempt(nos), key="lease_attempt")
+    charged = {
+        row.uid: row.charged for row in await connection.execute(reads.charged_by_workload(nos))
+    }
     return {
         row["no"]: _record(
             row,
@@ -119,6 +119,7 @@ async def load(connection: AsyncConnection, nos: Sequence[int]) -> dict[int, Att
             interruption=_one(interruptions[row["no"]]),
             checkpoints=_one(checkpoints[row["no"]]),
             tenancies=tenancies[row["no"]],
+            charged=charged.get(row["workload"]),
         )
         for row in attempts
     }
@@ -133,12 +134,15 @@ def _record(
     interruption: Row | None,
     checkpoints: Row | None,
     tenancies: Iterable[Row],
+    charged: Decimal | None,
 ) -> AttemptRecord:
     attempt = rows.attempt_of(
         row,
         rows.interruption_of(interruption) if interruption else None,
         checkpoints["committed"] if checkpoints else None,
     )
+    ledger = tuple(rows.segment_of(one) for one in segments)
+    own = sum((one.usd for one in ledger if not one.covered), Decimal(0))
     rejected = [Rejection(offering=one["offering"], reason=one["reason"]) for one in rejections]
     return AttemptRecord(
         no=row["no"],
@@ -150,11 +154,12 @@ def _record(
                 uid=row["workload_uid"],
             ),
             placement=rows.placement_of(placement, rejected) if placement else None,
-            segments=tuple(rows.segment_of(one) for one in segments),
+            segments=ledger,
             checkpoints=rows.checkpoints_of(row, checkpoints),
             successor=row["successor"],
         ),
         work=work_of(row),
+        spent_elsewhere=Decimal(0) if charged is None else charged - own,
         tenancies=tuple(tenancy_of(one) for one in tenancies),
         slot=slot_of(row, "slot_"),
         workload=workload_of(row, "workload_"),

@@ -96,6 +96,17 @@ def accruable(limit: int, *, every: timedelta) -> sa.Select[Any]:
     )
 
 
+def limited(limit: int) -> sa.Select[Any]:
+    """Undrained Attempts that cost money, of workloads with a limit to it."""
+    return (
+        _live()
+        .join(t.workloads, t.workloads.c.uid == t.attempts.c.workload)
+        .where(t.attempts.c.billing_start.is_not(None), t.attempt_work.c.drain_cause.is_(None))
+        .where(t.workloads.c.spec["limits"].has_key("maxCostUSD"))
+        .limit(limit)
+    )
+
+
 def reported() -> sa.Select[Any]:
     """Attempts with reports that wait and whose machine is no longer just Requested."""
     return (

@@ -142,6 +142,8 @@ class AttemptRecord:
     slot: Slot
     workload: Workload
     work: Work = field(default_factory=Work)
+    spent_elsewhere: Decimal = Decimal(0)
+    """What the workload's other Attempts were charged, where it has a limit; never written."""
     tenancies: tuple[Tenancy, ...] = ()
 
     @property

@@ -1,4 +1,4 @@
-"""The scheduler's statements: each function builds one and runs none.
+"""The statements by which a batch writes: each function builds one and runs none.
 
 Every docstring names the guard, the index and the locks. All writes stand in a
 transaction that began with `fence`; a transaction locks attempts first, in rising
@@ -44,7 +44,6 @@ MACHINE_STATE = (
     "gone_seen", "tries", "next_try",
 )  # fmt: skip
 LEASE_STATE = ("won", "last_report", "orders")
-LEASE_READ = ("fence", "role", "rate", "token_sha256", *LEASE_STATE)
 
 database_now: sa.Function[Any] = sa.func.nodus.now(type_=sa.DateTime(timezone=True))
 """The database clock (SC-615): never the transaction's start, never this process's time."""
@@ -83,99 +82,14 @@ def lock_attempts(nos: Sequence[int]) -> sa.Select[Any]:
             ),
         )
         .join(t.interruptions, t.interruptions.c.attempt == before.c.no)
-        .where(mine.c.no == sa.any_(_bigints(nos)), mine.c.command_started.is_(None))
+        .where(mine.c.no == sa.any_(bigints(nos)), mine.c.command_started.is_(None))
         .where(t.interruptions.c.recovery_seconds.is_(None))
     )
     return (
         sa.select(t.attempts.c.no)
-        .where(t.attempts.c.no.in_(sa.select(sa.func.unnest(_bigints(nos))).union(open_losses)))
+        .where(t.attempts.c.no.in_(sa.select(sa.func.unnest(bigints(nos))).union(open_losses)))
         .order_by(t.attempts.c.no)
         .with_for_update()
-    )
-
-
-def attempts_by_no(nos: Sequence[int]) -> sa.Select[Any]:
-    """Return Attempts with their work, slot, workload and successor's name. Primary keys."""
-    later = t.attempts.alias("later")
-    same_slot = sa.and_(
-        later.c.workload == t.attempts.c.workload,
-        later.c.slot == t.attempts.c.slot,
-        later.c.epoch == t.attempts.c.superseded_by,
-    )
-    return (
-        sa.select(
-            t.attempts,
-            *(t.attempt_work.c[name] for name in WORK),
-            *(t.slots.c[name].label(f"slot_{name}") for name in SLOT_STATE),
-            *(column.label(f"workload_{column.name}") for column in t.workloads.c),
-            t.projects.c.organization,
-            later.c.name.label("successor"),
-        )
-        .join(t.attempt_work, t.attempt_work.c.attempt == t.attempts.c.no)
-        .join(
-            t.slots,
-            sa.and_(
-                t.slots.c.workload == t.attempts.c.workload, t.slots.c.slot == t.attempts.c.slot
-            ),
-        )
-        .join(t.workloads, t.workloads.c.uid == t.attempts.c.workload)
-        .join(t.projects, t.projects.c.name == t.attempts.c.project)
-        .outerjoin(later, same_slot)
-        .where(t.attempts.c.no == sa.any_(_bigints(nos)))
-        .order_by(t.attempts.c.no)
-    )
-
-
-def placements_by_attempt(nos: Sequence[int]) -> sa.Select[Any]:
-    """Return placements with their class's region. Primary key."""
-    return (
-        sa.select(t.placements, t.offering_classes.c.region_class)
-        .outerjoin(t.offering_classes, t.offering_classes.c.name == t.placements.c.offering)
-        .where(t.placements.c.attempt == sa.any_(_bigints(nos)))
-    )
-
-
-def children_by_attempt(table: sa.Table, nos: Sequence[int]) -> sa.Select[Any]:
-    """Return the rows of a child table of Attempts in order of its primary key."""
-    return (
-        sa.select(table)
-        .where(table.c.attempt == sa.any_(_bigints(nos)))
-        .order_by(*table.primary_key.columns)
-    )
-
-
-def checkpoints_by_attempt(nos: Sequence[int]) -> sa.Select[Any]:
-    """Return how many checkpoints Attempts committed, and the last. Uses `checkpoints_attempt`."""
-    checkpoints = t.checkpoints.c
-    return (
-        sa.select(
-            checkpoints.attempt,
-            sa.func.count().label("count"),
-            sa.func.max(checkpoints.seq).label("last_seq"),
-            sa.func.max(checkpoints.committed).label("committed"),
-        )
-        .where(checkpoints.attempt == sa.any_(_bigints(nos)))
-        .group_by(checkpoints.attempt)
-    )
-
-
-def tenancies_by_attempt(nos: Sequence[int]) -> sa.Select[Any]:
-    """Return machines with the leases of Attempts, in order of machine. Key (attempt, machine)."""
-    leases = t.leases.c
-    return (
-        sa.select(
-            t.machines,
-            t.supplier_offers.c.billing_increment_seconds,
-            t.supplier_offers.c.minimum_seconds,
-            leases.attempt.label("lease_attempt"),
-            *(leases[name].label(f"lease_{name}") for name in LEASE_READ),
-            sa.func.lower(leases.held).label("lease_held"),
-            sa.func.upper(leases.held).label("lease_released"),
-        )
-        .join(t.machines, t.machines.c.no == leases.machine)
-        .join(t.supplier_offers, t.supplier_offers.c.no == t.machines.c.offer)
-        .where(leases.attempt == sa.any_(_bigints(nos)))
-        .order_by(leases.attempt, leases.machine)
     )
 
 
@@ -213,7 +127,7 @@ def write_placements() -> postgresql.Insert:
 def clear_rejections(nos: Sequence[int]) -> sa.Delete:
     """Delete the rejections of Attempts, before the new list is inserted. Primary key."""
     return sa.delete(t.placement_rejections).where(
-        t.placement_rejections.c.attempt == sa.any_(_bigints(nos))
+        t.placement_rejections.c.attempt == sa.any_(bigints(nos))
     )
 
 
@@ -359,7 +273,7 @@ def publish(nos: Sequence[int], docs: Sequence[bytes], sels: Sequence[Any]) -> s
     """
     return sa.select(
         sa.func.nodus.publish(
-            _bigints(nos),
+            bigints(nos),
             sa.bindparam("docs", list(docs), type_=postgresql.ARRAY(sa.LargeBinary)),
             sa.bindparam("sels", list(sels), type_=postgresql.ARRAY(postgresql.JSONB)),
         )
@@ -374,7 +288,8 @@ def notify(channel: str) -> sa.Select[Any]:
 _BIGINTS = postgresql.ARRAY(sa.BigInteger)
 
 
-def _bigints(nos: Sequence[int]) -> Any:
+def bigints(nos: Sequence[int]) -> Any:
+    """Return numbers as one parameter, so that a statement is compiled once."""
     return sa.bindparam(None, list(nos), type_=_BIGINTS)
 
 

@@ -1,0 +1,70 @@
+"""A workload's limit of money: stopped before it, charged never above it."""
+
+from decimal import Decimal
+
+from tests.scheduler.fake_supplier import an_offer
+from tests.scheduler.invariants import all_records, check_quiet
+from tests.scheduler.world import World
+
+from nodus_api.scheduler.settling import charged
+
+
+async def test_a_job_is_stopped_before_its_limit(world: World) -> None:  # scenario 35, SC-622
+    world.fake.offered = [an_offer(rate="23.60")]
+    await world.submit(limits={"maxCostUSD": "5"}, estimate={"hours": "0.1"}, stopGraceSeconds=10)
+    await world.settle()
+    runner = await world.start()
+    while await world.stage() == "Running" and not world.fake.signals:
+        await world.clock.advance(30)
+        await runner.report("heartbeat")
+        await world.settle()
+    await world.clock.advance(2)
+    await runner.report("exited", exitCode=143, signal=15, oom=False, stopAgeMs=2000)
+    await world.settle()
+
+    status = await world.status()
+    assert (status["phase"], status["reason"]) == ("Cancelled", "MaxCostReached")
+    assert status["interruption"]["trigger"] == "Funding"
+    assert Decimal("3.5") < Decimal(status["actual"]["costUSD"]) <= 5
+    assert "coveredByNodus" not in status["actual"]["segments"]
+    workload = await world.workload()
+    assert (workload["state"], workload["outcome"]) == ("Failed", "MaxCostReached")
+    await check_quiet(world)
+
+
+async def test_parallel_attempts_share_the_limit_to_the_micro_dollar(world: World) -> None:  # P-14
+    world.fake.offered = [an_offer(rate="36.00")]
+    await world.submit(
+        completions=2, limits={"maxCostUSD": "4"}, estimate={"hours": "0.01"}, stopGraceSeconds=5
+    )
+    await world.settle()
+    await world.start("0/1")
+    await world.start("1/1")
+    await world.settle(1)
+    for _ in range(14):  # both ignore the stop, and the supplier is deaf for minutes
+        world.fake.deaf_deletes = 10
+        for which in ("0/1", "1/1"):
+            await (await world.runner(which)).report("heartbeat")
+        await world.settle(30)
+    world.fake.deaf_deletes = 0
+    await world.settle(300)
+    await world.settle(300)
+
+    spent = [charged(record) for record in await all_records(world)]
+    assert 3 < sum(spent) <= 4
+    documents = await world.documents()
+    assert {one["status"]["reason"] for one in documents.values()} == {"MaxCostReached"}
+    covered = [one["status"]["actual"]["segments"] for one in documents.values()]
+    assert any("Teardown" in one.get("coveredByNodus", []) for one in covered)
+    await check_quiet(world)
+
+
+async def test_a_limit_too_small_for_the_estimate_is_unplaceable(world: World) -> None:
+    world.fake.offered = [an_offer(rate="23.60")]
+    await world.submit(limits={"maxCostUSD": "5"}, estimate={"hours": "1"})
+    await world.settle()
+    status = await world.status()
+    assert status["reason"] == "Unplaceable"
+    assert status["placement"]["explain"]["rejected"] == [
+        {"offeringClass": "cpu-1c-4g-other", "reason": "CostAboveLimit"}
+    ]
