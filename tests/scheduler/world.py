@@ -73,8 +73,8 @@ class World:
         """Let time pass, then make passes until one leaves nothing to do."""
         await self.clock.advance(seconds)
         passes = self.passes or await self.lead()
+        await LeaderStore(self.database).beat(passes.loop.reign.token)
         for turn in range(30):
-            await LeaderStore(self.database).beat(passes.loop.reign.token)
             again = await passes.once(full=turn == 0)
             await passes.loop.calls.settled()
             if not again and passes.loop.calls.idle:
@@ -104,13 +104,13 @@ class World:
 
     async def outcome(self, command: int) -> str | None:
         query = sa.select(t.commands.c.outcome).where(t.commands.c.no == command)
-        async with self.database.transaction(read_only=True) as connection:
+        async with self.database.single_reads() as connection:
             found: str | None = (await connection.execute(query)).scalar_one()
         return found
 
     async def all_documents(self) -> list[dict[str, Any]]:
         """Return the published documents."""
-        async with self.database.transaction(read_only=True) as connection:
+        async with self.database.single_reads() as connection:
             docs = (await connection.execute(sa.select(t.attempt_objects.c.doc))).scalars().all()
         return [json.loads(doc) for doc in docs]
 
@@ -161,10 +161,10 @@ class World:
         return runner
 
     async def workload(self) -> Mapping[str, Any]:
-        async with self.database.transaction(read_only=True) as connection:
+        async with self.database.single_reads() as connection:
             row = (await connection.execute(sa.select(t.workloads))).mappings().one()
         return dict(row)
 
     async def rows(self, table: sa.Table) -> list[Mapping[str, Any]]:
-        async with self.database.transaction(read_only=True) as connection:
+        async with self.database.single_reads() as connection:
             return [dict(row) for row in (await connection.execute(sa.select(table))).mappings()]

@@ -117,12 +117,12 @@ class LeaderStore:
 
     async def wake_loop(self) -> None:
         """Tell the leader that a command or a report waits; a hint, no payload."""
-        async with self._database.transaction() as connection:
+        async with self._database.single_reads() as connection:
             await connection.execute(notify(LOOP_CHANNEL))
 
     async def reachable(self) -> bool:
         """Return True, or raise StorageUnavailable."""
-        async with self._database.transaction(read_only=True) as connection:
+        async with self._database.single_reads() as connection:
             return bool((await connection.execute(sa.select(sa.true()))).scalar())
 
 

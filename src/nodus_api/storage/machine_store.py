@@ -44,7 +44,7 @@ class MachineStore:
 
     async def requested(self, limit: int, *, answered: Sequence[int] = ()) -> list[Sighting]:
         """Return intents that want a supplier call now, and those whose call was answered."""
-        return await self._sightings(due.requested(limit, answered=answered))
+        return await self._sightings(due.requested(limit), {"answered": list(answered)})
 
     async def observable(self) -> list[Sighting]:
         """Return the machines in use."""
@@ -56,7 +56,7 @@ class MachineStore:
 
     async def releasing(self, limit: int, *, answered: Sequence[int] = ()) -> list[Sighting]:
         """Return machines to delete, or to prove gone, now, and those whose call was answered."""
-        return await self._sightings(due.releasing(limit, answered=answered))
+        return await self._sightings(due.releasing(limit), {"answered": list(answered)})
 
     async def offer_addresses(self, numbers: list[int]) -> dict[int, OfferAddress]:
         """Return the private addresses of offers. Primary key."""
@@ -64,14 +64,14 @@ class MachineStore:
         query = sa.select(offers.no, offers.instance_type, offers.region, offers.zone).where(
             offers.no.in_(numbers)
         )
-        async with self._database.transaction(read_only=True) as connection:
+        async with self._database.single_reads() as connection:
             found = (await connection.execute(query)).mappings().all()
         return {row["no"]: OfferAddress(**row) for row in found}
 
     async def states(self, keys: list[str]) -> dict[str, str]:
         """Return the states of machines by key, for the orphan sweep. Unique key."""
         query = sa.select(t.machines.c.key, t.machines.c.state).where(t.machines.c.key.in_(keys))
-        async with self._database.transaction(read_only=True) as connection:
+        async with self._database.single_reads() as connection:
             return {row.key: row.state for row in await connection.execute(query)}
 
     async def record_orphan(
@@ -95,9 +95,11 @@ class MachineStore:
                     sa.update(t.orphans).where(orphans.no == found).values(gone=database_now)
                 )
 
-    async def _sightings(self, query: sa.Select[Any]) -> list[Sighting]:
-        async with self._database.transaction(read_only=True) as connection:
-            rows = (await connection.execute(query)).mappings().all()
+    async def _sightings(
+        self, query: sa.Select[Any], given: Mapping[str, Any] | None = None
+    ) -> list[Sighting]:
+        async with self._database.single_reads() as connection:
+            rows = (await connection.execute(query, given)).mappings().all()
         return [
             Sighting(
                 no=row["no"],

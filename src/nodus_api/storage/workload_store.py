@@ -84,7 +84,7 @@ class WorkloadStore:
             .order_by(t.commands.c.no)
             .limit(limit)
         )
-        async with self._database.transaction(read_only=True) as connection:
+        async with self._database.single_reads() as connection:
             found = (await connection.execute(query)).mappings().all()
         return [_command(row) for row in found]
 
@@ -135,7 +135,7 @@ class WorkloadStore:
             .having(sa.func.count() > allowed)
             .limit(limit)
         )
-        async with self._database.transaction(read_only=True) as connection:
+        async with self._database.single_reads() as connection:
             return list((await connection.execute(query)).scalars())
 
     async def read(self, uid: UUID) -> tuple[Workload, dict[str, OccupiedSlot]] | None:
@@ -153,7 +153,7 @@ class WorkloadStore:
     async def organization(self, project: str) -> str | None:
         """Return the organization of a project; None if there is no such project."""
         query = sa.select(t.projects.c.organization).where(t.projects.c.name == project)
-        async with self._database.transaction(read_only=True) as connection:
+        async with self._database.single_reads() as connection:
             found: str | None = (await connection.execute(query)).scalar()
         return found
 
@@ -173,7 +173,7 @@ class WorkloadStore:
             .order_by(sa.func.min(t.workloads.c.created), t.workloads.c.uid)
             .limit(limit)
         )
-        async with self._database.transaction(read_only=True) as connection:
+        async with self._database.single_reads() as connection:
             return list((await connection.execute(query)).scalars())
 
     @asynccontextmanager
