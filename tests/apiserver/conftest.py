@@ -16,7 +16,7 @@ from tests.watchcache.feed_log import FeedLog
 
 from nodus_api.apiserver import ApiServer, ServerOptions, create_app
 from nodus_api.apiserver.health import Check
-from nodus_api.clock import ManualClock
+from nodus_api.clock import Clock, ManualClock
 from nodus_api.tokens import make_token
 from nodus_api.watchcache import AttemptCache, Window
 
@@ -44,7 +44,7 @@ class Replica:
     cache: AttemptCache
     log: FeedLog
     tables: AccessTables
-    clock: ManualClock
+    clock: Clock
     admin: AsgiClient
     alice: AsgiClient
     stranger: AsgiClient
@@ -72,6 +72,7 @@ class Replica:
 
     async def advance(self, seconds: float) -> None:
         """Move the clock in quarters of a second, and let the streams follow."""
+        assert isinstance(self.clock, ManualClock)
         left = seconds
         while left > 0:
             await self.clock.advance(min(left, 0.25))
@@ -101,8 +102,10 @@ def replica_of(
     hot_path: bool = True,
     window: Window | None = None,
     checks: Mapping[str, Check] | None = None,
+    clock: Clock | None = None,
 ) -> Replica:
-    log, clock, tables = FeedLog(), ManualClock(START), AccessTables()
+    log, tables = FeedLog(), AccessTables()
+    clock = clock or ManualClock(START)
     tables.token(ADMIN, "admin", ("nodus:admins",))
     tables.token(ALICE, "alice", ())
     for name in ("example", "other"):

@@ -10,6 +10,7 @@ from tests.apiserver.conftest import A, N, Replica, T, names
 from tests.asgi_client import Stream
 from tests.watchcache.conftest import until
 
+from nodus_api.clock import ManualClock
 from nodus_api.tasks import end, spawn
 
 INITIAL_END = {"k8s.io/initial-events-end": "true"}
@@ -335,6 +336,7 @@ async def test_a_watch_without_a_timeout_lasts_half_an_hour_or_more(
     replica: Replica,
 ) -> None:  # LW-143: chance is 0.5, so 2700 s
     async with watching(replica, f"resourceVersion={replica.rev}") as stream:
+        assert isinstance(replica.clock, ManualClock)
         await replica.clock.advance(2699)
         await replica.advance(0.25)
         assert stream.idle()

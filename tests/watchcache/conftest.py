@@ -18,9 +18,18 @@ async def following(
     log: FeedLog, clock: Clock, *, window: Window | None = None
 ) -> AsyncIterator[AttemptCache]:
     cache = AttemptCache(log, clock=clock, chance=lambda: 0.5, window=window)
+    async with running(cache, or_else=lambda: log.away):
+        yield cache
+
+
+@asynccontextmanager
+async def running(
+    cache: AttemptCache, or_else: Callable[[], bool] = lambda: False
+) -> AsyncIterator[AttemptCache]:
+    """A cache that follows, from its first load on."""
     task = spawn("cache", cache.run())
     try:
-        await until(lambda: cache.ready or log.away)
+        await until(lambda: cache.ready or or_else())
         yield cache
     finally:
         await end(task)

@@ -60,6 +60,7 @@ class ApiServer:
         statuses: StatusRenderer,
         new_id: Callable[[], UUID],
         lag: LoopLag,
+        metrics: Metrics,
     ) -> None:
         self._chain = chain
         self.background = background
@@ -72,6 +73,7 @@ class ApiServer:
         self.statuses = statuses
         self.new_id = new_id
         self.lag = lag
+        self.metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or run the background tasks for the server's life."""
@@ -184,6 +186,7 @@ def create_app(
         statuses=statuses,
         new_id=new_id,
         lag=lag,
+        metrics=metrics,
     )
 
 

@@ -8,7 +8,7 @@ STATE_KEY = "nodus.peer"
 
 
 def _nothing() -> None:
-    """Cut off nothing: this server shows no connection."""
+    """Do nothing: this server shows no connection."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,10 +16,12 @@ class Peer:
     """A connection's other end.
 
     `abort` closes the connection at once, without a clean end of what is being sent.
+    `bound_buffer` lets the kernel hold little of what is sent, for a stream that may stand still.
     """
 
     address: str
     abort: Callable[[], None] = _nothing
+    bound_buffer: Callable[[], None] = _nothing
 
 
 def peer_of(scope: dict[str, Any]) -> Peer:

@@ -17,11 +17,14 @@ from uvicorn.server import ServerState
 
 from nodus_api.apiserver.app import ApiServer
 from nodus_api.apiserver.peer import STATE_KEY, Peer
+from nodus_api.apiserver.unframed import UnframedSend
 from nodus_api.metav1.errors import APIError, BadRequest, RequestEntityTooLarge
 
 WRITE_BUFFER_BYTES = 256 * 1024
 USER_TIMEOUT_MS = 60_000
 KEEPALIVE_SECONDS = 30
+CLOSE_SECONDS = 0.5
+_TCP_FAMILIES = (socket.AF_INET, socket.AF_INET6)
 _TCP_USER_TIMEOUT = getattr(socket, "TCP_USER_TIMEOUT", 18)
 
 log = logging.getLogger(__name__)
@@ -56,7 +59,11 @@ class NodusProtocol(HttpToolsProtocol):
         address = peername[0] if isinstance(peername, tuple) else ""
         self.app_state = {
             **self.app_state,
-            STATE_KEY: Peer(address=address, abort=transport.abort),
+            STATE_KEY: Peer(
+                address=address,
+                abort=transport.abort,
+                bound_buffer=lambda: _bound_buffer(transport),
+            ),
         }
         super().connection_made(transport)
         transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
@@ -95,10 +102,25 @@ class NodusProtocol(HttpToolsProtocol):
             self._refuse_headers()
             raise _Refused
         super().on_headers_complete()
+        if self.parser.get_http_version() == "1.0":
+            # before the request's task runs for the first time
+            self.cycle.send = UnframedSend(self.cycle)  # type: ignore[assignment,method-assign]
 
     def send_400_response(self, msg: str) -> None:
         """Answer what is not HTTP by a Status (LW-201)."""
         self._refuse(BadRequest(msg, fix="Send an HTTP/1.1 request; see RFC 9112 for its form."))
+
+    def shutdown(self) -> None:
+        """Close an idle connection; a client that does not answer the close is cut off."""
+        super().shutdown()
+        if self.transport.is_closing():
+            self.loop.call_later(CLOSE_SECONDS, self._cut_off_when_flushed)
+
+    def _cut_off_when_flushed(self) -> None:
+        if self.transport.get_write_buffer_size():
+            self.loop.call_later(CLOSE_SECONDS, self._cut_off_when_flushed)
+        else:
+            self.transport.abort()
 
     # -- refusals ------------------------------------------------------------------------------
 
@@ -140,10 +162,21 @@ class NodusProtocol(HttpToolsProtocol):
         self.transport.abort()
 
 
+def _tcp_socket(transport: asyncio.Transport) -> socket.socket | None:
+    sock: socket.socket | None = transport.get_extra_info("socket")
+    return sock if sock is not None and sock.family in _TCP_FAMILIES else None
+
+
+def _bound_buffer(transport: asyncio.Transport) -> None:
+    sock = _tcp_socket(transport)
+    if sock is not None:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, WRITE_BUFFER_BYTES)
+
+
 def _keep_alive(transport: asyncio.Transport) -> None:
     """Let the kernel find out about dead peers (AS-090, LW-151)."""
-    sock = transport.get_extra_info("socket")
-    if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
+    sock = _tcp_socket(transport)
+    if sock is None:
         return
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     sock.setsockopt(socket.IPPROTO_TCP, _TCP_USER_TIMEOUT, USER_TIMEOUT_MS)

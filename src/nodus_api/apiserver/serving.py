@@ -81,7 +81,7 @@ class DrainingServer(uvicorn.Server):
         try:
             await self._app.drain()
             async with asyncio.timeout(self._app.options.request_timeout.total_seconds()):
-                while self._app.in_flight.requests or len(self._app.watches):
+                while self._app.in_flight.requests or self._app.in_flight.watches:
                     await self._app.clock.sleep(POLL_SECONDS)
         except TimeoutError:
             log.warning("requests were still running at the end of the drain")

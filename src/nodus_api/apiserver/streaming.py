@@ -260,6 +260,7 @@ class _Writer:
 
     async def start(self) -> None:
         """Send status and headers at once, before any event (LW-121)."""
+        peer_of(self._request.scope).bound_buffer()
         await self._send(
             {
                 "type": "http.response.start",

@@ -5,7 +5,6 @@ import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import datetime
-from decimal import Decimal
 from typing import Any
 
 import click
@@ -22,12 +21,10 @@ from nodus_api.cli.options import (
 from nodus_api.cli.tabular import render_table
 from nodus_api.clock import SystemClock
 from nodus_api.durations import parse_duration
-from nodus_api.kernel.money import ZERO, format_usd, parse_usd
 from nodus_api.storage.access_store import AccessAdmin
 from nodus_api.storage.errors import StorageConflict
 from nodus_api.tokens import ID_BYTES, SECRET_BYTES, make_token
 
-_MOST_USD = Decimal(10) ** 12  # the schema's type usd holds no more
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
@@ -141,7 +138,7 @@ async def list_tokens(output: str, **options: Any) -> None:
 
 @click.group()
 def project() -> None:
-    """Create projects, their members and their funds.
+    """Create projects and say who may read them.
 
     \b
     Example:
@@ -257,41 +254,8 @@ async def remove_member(name: str, user: str | None, group: str | None, **option
     click.echo(f"{kind.capitalize()} {subject} is no member of {name} any more.")
 
 
-@project.command("fund")
-@click.argument("name")
-@click.argument("usd", metavar="USD")
-@database_options
-@run_async
-async def fund(name: str, usd: str, **options: Any) -> None:
-    """Add funds to the project's organization; from then on its spending is controlled.
-
-    \b
-    Example:
-      nodus project fund team-a 250.00
-    """
-    amount = _usd(usd)
-    async with _admin(options) as admin:
-        left = await admin.fund(name, amount)
-    if left is None:
-        raise _no_project(name)
-    click.echo(
-        f"{format_usd(amount)} USD were added for {name}; organization {left.organization} has"
-        f" {format_usd(left.balance or ZERO)} USD to spend and {format_usd(left.held)} USD held."
-    )
-
-
 def _no_project(name: str) -> Refused:
     return Refused(f"There is no project {name!r}: make it with `nodus project create {name}`.")
-
-
-def _usd(text: str) -> Decimal:
-    try:
-        amount = parse_usd(text)
-        if 0 < amount < _MOST_USD:
-            return amount
-    except ValueError:
-        pass
-    raise Refused(f"{text!r} is no amount: give USD above 0 with at most 6 decimals, as 250.00.")
 
 
 def _expiry(text: str | None) -> datetime | None:

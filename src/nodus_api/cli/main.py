@@ -55,7 +55,7 @@ COMMANDS = {
         "Show what Attempts cost in USD, by segment, and prove that the segments add up.",
     ),
     "token": Entry("access", "token", "Create, list and revoke API tokens."),
-    "project": Entry("access", "project", "Create projects, their members and their funds."),
+    "project": Entry("access", "project", "Create projects and say who may read them."),
     "kubeconfig": Entry(
         "kubeconfig", "kubeconfig", "Print a kubeconfig for a user of this server."
     ),

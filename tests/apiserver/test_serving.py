@@ -1,0 +1,318 @@
+"""The server on a real TLS socket: streams, ends, limits of a connection, the drain."""
+
+import asyncio
+import signal
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import httpx
+import orjson
+import pytest
+from tests.apiserver.conftest import ADMIN, A, N, Replica, fill, replica_of
+from tests.watchcache.conftest import until
+
+from nodus_api.apiserver import ServerOptions
+from nodus_api.apiserver.serving import DrainingServer
+from nodus_api.clock import SystemClock
+from nodus_api.tasks import spawn
+from nodus_api.tls import client_context, ensure_certificates, server_context
+
+AUTHORIZATION = {"Authorization": f"Bearer {ADMIN.text}"}
+QUICK = ServerOptions(
+    public_url="https://nodus.test",
+    shutdown_delay=timedelta(0),
+    shutdown_watch_grace=timedelta(0),
+    header_timeout=timedelta(seconds=0.3),
+    stuck_watch_timeout=timedelta(seconds=0.5),
+    max_header_bytes=16 * 1024,
+)
+
+
+@dataclass
+class Served:
+    replica: Replica
+    server: DrainingServer
+    serving: "asyncio.Task[None]"
+    port: int
+    context: ssl.SSLContext
+    http: httpx.AsyncClient
+
+    @asynccontextmanager
+    async def connect(self) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+        """One connection, cut off at the end."""
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", self.port, ssl=self.context, server_hostname="localhost"
+        )
+        try:
+            yield reader, writer
+        finally:
+            await cut_off(writer)
+
+    async def exchange(self, raw: bytes) -> bytes:
+        """Send bytes and return all that comes back until the server closes."""
+        async with self.connect() as (reader, writer), asyncio.timeout(5):
+            writer.write(raw)
+            return await reader.read()
+
+
+async def cut_off(writer: asyncio.StreamWriter) -> None:
+    writer.transport.abort()
+    with suppress(ConnectionError, ssl.SSLError):
+        await writer.wait_closed()
+
+
+def request(target: str, *lines: str, method: str = "GET", version: str = "1.1") -> bytes:
+    head = [f"{method} {target} HTTP/{version}", "Host: nodus.test",
+            f"Authorization: Bearer {ADMIN.text}", *lines]  # fmt: skip
+    return ("\r\n".join(head) + "\r\n\r\n").encode()
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("certificates")
+    ensure_certificates(folder, names=["localhost", "127.0.0.1"], clock=SystemClock())
+    return folder
+
+
+@asynccontextmanager
+async def served(certificates: Path, options: ServerOptions = QUICK) -> AsyncIterator[Served]:
+    files = ensure_certificates(certificates, names=["localhost", "127.0.0.1"], clock=SystemClock())
+    assert files.ca is not None
+    replica = replica_of(options=options, clock=SystemClock())
+    fill(replica)
+    listening = socket.socket()
+    listening.bind(("127.0.0.1", 0))
+    started = asyncio.Event()
+    server = DrainingServer(replica.app, server_context(files), started.set)
+    port = listening.getsockname()[1]
+    serving = spawn("server", server.serve(sockets=[listening]))
+    context = client_context(files.ca)
+    async with asyncio.timeout(5):
+        await started.wait()
+    await until(lambda: replica.cache.ready and replica.app.access.view is not None)
+    http = httpx.AsyncClient(
+        base_url=f"https://localhost:{port}", verify=context, headers=AUTHORIZATION, timeout=5
+    )
+    try:
+        yield Served(replica, server, serving, port, context, http)
+    finally:
+        await http.aclose()
+        server.begin_drain()
+        async with asyncio.timeout(10):
+            await serving
+
+
+@pytest.fixture
+async def one(certificates: Path) -> AsyncIterator[Served]:
+    async with served(certificates) as made:
+        yield made
+
+
+def status_of(raw: bytes) -> tuple[int, dict[str, object]]:
+    head, _, body = raw.partition(b"\r\n\r\n")
+    return int(head.split(b" ", 2)[1]), orjson.loads(body)
+
+
+async def test_a_list_over_tls(one: Served) -> None:
+    got = await one.http.get(N)
+
+    assert (got.status_code, len(got.json()["items"])) == (200, 12)
+    assert got.headers["content-length"] == str(len(got.content))
+    assert got.headers.get_list("audit-id") == [got.headers["audit-id"]]
+    assert "server" not in got.headers  # AS-038
+    assert "date" in got.headers  # LW-059
+
+
+async def test_a_large_list_is_one_gzip_member(one: Served) -> None:  # LW-057
+    for number in range(2000):
+        one.replica.add("bulk", f"n-{number}-e1")
+    got = await one.http.get(A)
+
+    assert got.headers["content-encoding"] == "gzip"
+    assert got.headers["transfer-encoding"] == "chunked"
+    assert len(got.json()["items"]) == 2015
+
+
+async def test_a_watch_streams_and_ends_cleanly(one: Served) -> None:  # LW-127, LW-144
+    target = f"{N}?watch=1&resourceVersion={one.replica.rev}&timeoutSeconds=1"
+    async with one.http.stream("GET", target) as got:
+        lines = got.aiter_lines()
+        rev = one.replica.change("example", "train-0-e1", "Failed")
+        event = orjson.loads(await anext(lines))
+        rest = [line async for line in lines]  # a cut stream would raise
+
+    assert got.headers["transfer-encoding"] == "chunked"
+    assert event["object"]["metadata"]["resourceVersion"] == str(rev)
+    assert rest == []
+
+
+async def test_the_headers_of_a_watch_come_at_once(one: Served) -> None:  # LW-121
+    async with one.connect() as (reader, writer), asyncio.timeout(2):
+        writer.write(request(f"{N}?watch=1&resourceVersion={one.replica.rev}"))
+        head = await reader.readuntil(b"\r\n\r\n")
+
+    assert head.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert b"content-type: application/json\r\n" in head
+    await until(lambda: len(one.replica.app.watches) == 0)  # LW-148
+
+
+async def test_a_watch_by_http_1_0_has_no_chunks(one: Served) -> None:  # LW-127
+    target = f"{N}?watch=1&timeoutSeconds=1&fieldSelector=metadata.name%3Dtrain-0-e1"
+    raw = await one.exchange(request(target, version="1.0"))
+
+    head, _, body = raw.partition(b"\r\n\r\n")
+    assert b"transfer-encoding" not in head
+    assert b"connection: close" in head
+    assert orjson.loads(body)["type"] == "ADDED"
+
+
+async def test_a_list_by_http_1_0(one: Served) -> None:
+    status, found = status_of(await one.exchange(request(N, version="1.0")))
+
+    assert (status, found["kind"]) == (200, "AttemptList")
+
+
+async def test_an_upgrade_is_ignored(one: Served) -> None:  # LW-149, AS-010
+    raw = await one.exchange(
+        request(f"{N}/train-0-e1", "Connection: close, Upgrade", "Upgrade: websocket")
+    )
+
+    assert status_of(raw)[0] == 200
+
+
+async def test_a_connection_is_kept_and_requests_may_be_pipelined(one: Served) -> None:
+    first, second = request(f"{N}/train-0-e1"), request(f"{N}/train-1-e1", "Connection: close")
+    raw = await one.exchange(first + second)
+
+    assert raw.count(b"HTTP/1.1 200 OK") == 2
+    assert raw.index(b'"name":"train-0-e1"') < raw.index(b'"name":"train-1-e1"')
+
+
+# -- what a connection may not do ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"nonsense\r\n\r\n",
+        request(N, "Content-Length: 1", "Transfer-Encoding: chunked"),  # AS-036
+        request(N, "Folded: a\r\n b"),
+        request(N, "Name : x"),
+    ],
+)
+async def test_what_is_not_http_is_a_status(one: Served, raw: bytes) -> None:  # LW-201
+    status, found = status_of(await one.exchange(raw))
+
+    assert (status, found["reason"], found["status"]) == (400, "BadRequest", "Failure")
+    assert found["requestId"]
+
+
+@pytest.mark.parametrize("ends", [True, False])
+async def test_a_header_block_is_bounded(one: Served, ends: bool) -> None:  # AS-089
+    raw = request(N, *(f"X-{number}: {'y' * 1000}" for number in range(40)))
+    status, found = status_of(await one.exchange(raw if ends else raw[:-4]))
+
+    assert (status, found["reason"]) == (431, "RequestEntityTooLarge")
+    assert found["message"] == "Request entity too large: limit is 16384"
+
+
+async def test_headers_that_never_end_are_cut_off(one: Served) -> None:  # AS-090
+    async with one.connect() as (reader, writer), asyncio.timeout(3):
+        writer.write(b"GET /livez HTTP/1.1\r\nX-Slow: ")
+        with pytest.raises((ConnectionError, asyncio.IncompleteReadError, ssl.SSLError)):
+            await reader.readexactly(1)
+
+
+async def test_an_idle_connection_may_wait_for_its_next_request(one: Served) -> None:  # AS-011
+    async with one.connect() as (reader, writer), asyncio.timeout(5):
+        for _ in range(2):
+            writer.write(request(f"{N}/train-0-e1"))
+            head = await reader.readuntil(b"\r\n\r\n")
+            length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
+            await reader.readexactly(length)
+            # longer than the time for headers, which counts from a request's first byte
+            await asyncio.sleep(0.5)
+
+
+async def test_a_watcher_that_reads_nothing_is_cut_off(one: Served) -> None:  # AS-093, LW C-88
+    replica = one.replica
+    sock = socket.create_connection(("127.0.0.1", one.port))
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    sock.setblocking(False)
+    reader, writer = await asyncio.open_connection(
+        sock=sock, ssl=one.context, server_hostname="localhost", limit=1024
+    )
+    rev = replica.rev
+    writer.write(request(f"{N}?watch=1&resourceVersion={rev}"))
+    async with asyncio.timeout(3):
+        await reader.readuntil(b"\r\n\r\n")
+    target = f"{N}?watch=1&resourceVersion={rev}"
+    async with one.http.stream("GET", target) as other:
+        lines = other.aiter_lines()
+        seen = 0
+        async with asyncio.timeout(20):
+            while replica.app.metrics.terminated_watchers == 0:
+                replica.change("example", "train-0-e1", "Running", **{"x": "y" * 200_000})
+                await anext(lines)  # the other one is not delayed
+                seen += 1
+
+    assert seen > 1
+    await cut_off(writer)
+    await until(lambda: len(replica.app.watches) == 0)
+
+
+# -- the end ---------------------------------------------------------------------------------------
+
+
+async def test_a_signal_drains_and_ends_watches_cleanly(certificates: Path) -> None:  # AS-095
+    async with served(certificates) as one:
+        target = f"{N}?watch=1&resourceVersion={one.replica.rev}"
+        async with one.http.stream("GET", target) as got:
+            await until(lambda: len(one.replica.app.watches) == 1)
+            signal.raise_signal(signal.SIGTERM)
+            rest = [line async for line in got.aiter_lines()]
+        async with asyncio.timeout(10):
+            await one.serving
+        with pytest.raises(httpx.TransportError):
+            await one.http.get(N)
+
+    assert rest == []
+
+
+async def test_a_request_that_runs_is_finished_by_the_drain(certificates: Path) -> None:  # AS-095
+    async with served(certificates) as one:
+        rev = one.replica.rev + 1
+        asking = spawn("list", one.http.get(f"{N}?resourceVersion={rev}"))
+        await until(lambda: one.replica.app.in_flight.requests == 1)
+        signal.raise_signal(signal.SIGINT)
+        await until(lambda: one.replica.app.gate.refusing)
+        refused = await one.http.get(N)
+        one.replica.change("example", "train-0-e1", "Failed")
+        got = await asking
+
+    assert (refused.status_code, refused.headers["retry-after"]) == (429, "5")
+    assert (got.status_code, got.json()["metadata"]["resourceVersion"]) == (200, str(rev))
+
+
+async def test_plain_http_is_served_without_a_context() -> None:
+    replica = replica_of(options=QUICK, clock=SystemClock())
+    listening = socket.socket()
+    listening.bind(("127.0.0.1", 0))
+    started = asyncio.Event()
+    server = DrainingServer(replica.app, None, started.set)
+    serving = spawn("server", server.serve(sockets=[listening]))
+    port = listening.getsockname()[1]
+    async with asyncio.timeout(5):
+        await started.wait()
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http:
+        got = await http.get("/livez")
+    server.begin_drain()
+    async with asyncio.timeout(10):
+        await serving
+
+    assert (got.status_code, got.text) == (200, "ok")

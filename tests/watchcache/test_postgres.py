@@ -1,0 +1,140 @@
+"""The cache on a real Postgres, through the real feed."""
+
+from collections.abc import AsyncIterator
+
+import asyncpg
+import orjson
+import pytest
+from tests.watchcache.conftest import running, until
+from tests.watchcache.published import Publisher
+
+from nodus_api.clock import ManualClock, SystemClock
+from nodus_api.storage.engine import Database
+from nodus_api.storage.feed import Feed
+from nodus_api.watchcache import AttemptCache
+from nodus_api.watchcache.consistency import LATEST, Mode, ReadAt, WatchFrom
+from nodus_api.watchcache.source import ChangeFeed
+
+
+@pytest.fixture
+async def publisher(scheduler_database: Database) -> Publisher:
+    made = Publisher(scheduler_database)
+    await made.begin()
+    return made
+
+
+@pytest.fixture
+async def cache(
+    publisher: Publisher, api_database: Database, clock: ManualClock
+) -> AsyncIterator[AttemptCache]:
+    feed: ChangeFeed = Feed(api_database, clock=clock)
+    async with running(AttemptCache(feed, clock=clock, chance=lambda: 0.5)) as made:
+        yield made
+
+
+def shown(body: bytes | None) -> tuple[str, str, int]:
+    found = orjson.loads(body or b"")
+    meta = found["metadata"]
+    return meta["name"], found["status"]["phase"], int(meta["resourceVersion"])
+
+
+async def test_a_list_holds_what_was_committed_before_it(
+    cache: AttemptCache, publisher: Publisher
+) -> None:
+    head = await publisher.add("n1", "n2")
+
+    page = await cache.list("default", LATEST)
+
+    assert page.rev == head
+    assert [shown(e.body) for e in page.entries] == [
+        ("n1", "Queued", head - 1),
+        ("n2", "Queued", head),
+    ]
+
+
+async def test_a_watch_sees_every_change_in_order(
+    cache: AttemptCache, publisher: Publisher
+) -> None:
+    start = await publisher.add("n1")
+    watcher = await cache.watch(None, WatchFrom(ReadAt(Mode.EXACT, start), False))
+    running_at = await publisher.change(1, "n1", "Running")
+    added_at = await publisher.add("n2")
+    gone_at = await publisher.retire(1)
+    await cache.list(None, LATEST)
+
+    got = [(d.type, *shown(d.body)) for d in await watcher.take()]
+
+    assert got == [
+        ("MODIFIED", "n1", "Running", running_at),
+        ("ADDED", "n2", "Queued", added_at),
+        ("MODIFIED", "n1", "Cancelled", gone_at - 1),
+        ("DELETED", "n1", "Cancelled", gone_at),
+    ]
+
+
+async def test_a_second_replica_has_the_history_of_the_first(
+    cache: AttemptCache, publisher: Publisher, api_database: Database, clock: ManualClock
+) -> None:  # LW-135
+    start = await publisher.add("n1", "n2")
+    changed = await publisher.change(1, "n1", "Running")
+    feed = Feed(api_database, clock=clock)
+    async with running(AttemptCache(feed, clock=clock, chance=lambda: 0.5)) as other:
+        watcher = await other.watch(None, WatchFrom(ReadAt(Mode.EXACT, start), False))
+        got = [(d.type, *shown(d.body)) for d in await watcher.take()]
+        before = await other.list(None, ReadAt(Mode.EXACT, start))
+        pages = [(await one.list(None, LATEST)).entries for one in (cache, other)]
+
+    assert got == [("MODIFIED", "n1", "Running", changed)]
+    assert [shown(e.body)[:2] for e in before.entries] == [("n1", "Queued"), ("n2", "Queued")]
+    assert [e.body for e in pages[0]] == [e.body for e in pages[1]]
+
+
+async def test_documents_that_are_no_longer_held_come_from_the_log(
+    cache: AttemptCache, publisher: Publisher, clock: ManualClock
+) -> None:
+    start = await publisher.add("n1")
+    changed = await publisher.change(1, "n1", "Running")
+    gone = await publisher.retire(1)
+    await cache.list(None, LATEST)
+    await clock.advance(76)
+    assert cache._contents is not None
+    cache._contents.history.trim(clock.monotonic())
+
+    watcher = await cache.watch(None, WatchFrom(ReadAt(Mode.EXACT, start), False))
+    got = [(d.type, *shown(d.body)) for d in await watcher.take()]
+    before = await cache.list(None, ReadAt(Mode.EXACT, changed))
+
+    assert got == [
+        ("MODIFIED", "n1", "Running", changed),
+        ("MODIFIED", "n1", "Cancelled", gone - 1),
+        ("DELETED", "n1", "Cancelled", gone),
+    ]
+    assert [shown(e.body) for e in before.entries] == [("n1", "Running", changed)]
+
+
+async def test_lost_connections_are_made_anew_and_nothing_is_missed(
+    publisher: Publisher, api_database: Database, database_url: str
+) -> None:  # storage.md section 6, "Behind or cut off"
+    clock = SystemClock()
+    feed = Feed(api_database, clock=clock)
+    superuser = await asyncpg.connect(database_url)
+    since = await superuser.fetchval("SELECT clock_timestamp()")
+    async with running(AttemptCache(feed, clock=clock, chance=lambda: 0.5)) as cache:
+        start = await publisher.add("n1")
+        await cache.list(None, LATEST)
+        watcher = await cache.watch(None, WatchFrom(ReadAt(Mode.EXACT, start), False))
+        ended = await superuser.fetchval(
+            "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
+            "WHERE backend_start > $1 AND backend_type = 'client backend'",
+            since,
+        )
+        head = await publisher.change(1, "n1", "Running")
+        await until(lambda: cache.position == head)
+        got = [(d.type, *shown(d.body)) for d in await watcher.take()]
+        page = await cache.list(None, LATEST)
+    await superuser.close()
+
+    assert ended >= 2  # the pool's, and the one that listens
+    assert got == [("MODIFIED", "n1", "Running", head)]
+    assert page.rev == head
+    assert (cache.health.reloads, cache.health.faults) == (1, 0)
