@@ -6,7 +6,6 @@ import re
 from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from datetime import timedelta
 from http import HTTPStatus
 from typing import Any
 from uuid import UUID
@@ -24,24 +23,21 @@ from nodus_api.apiserver.peer import peer_of
 from nodus_api.apiserver.reads import wants_indent
 from nodus_api.apiserver.request import Request, Scope, Target, joined, read_request_info
 from nodus_api.clock import Clock
-from nodus_api.durations import parse_duration
 from nodus_api.metav1.errors import (
     APIError,
-    BadRequest,
     InternalError,
     MethodNotAllowed,
     NotFound,
     RequestEntityTooLarge,
     Timeout,
 )
-from nodus_api.metav1.query import parse_query
+from nodus_api.metav1.query import parse_query, request_timeout
 from nodus_api.metav1.status import StatusDetails
 
 Handler = Callable[[Request, Receive, Send], Awaitable[None]]
 
 LONG_REQUEST_SECONDS = 1.0
 _PLAIN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
-_GO_TIMEOUT = re.compile(r"([0-9.]+(ns|us|µs|ms|s|m|h))+|0")
 
 log = logging.getLogger(__name__)
 
@@ -162,27 +158,13 @@ class Chain:
             await self._guarded(request, receive, out)
             return
         out.closes = self._guards.drain.draining
+        limit = request_timeout(request.query, maximum=self._options.request_timeout)
         try:
-            async with asyncio.timeout(self._deadline(request).total_seconds()):
+            async with asyncio.timeout(limit.total_seconds()):
                 await self._guarded(request, receive, out)
         except TimeoutError:
             self._guards.metrics.termination(HTTPStatus.GATEWAY_TIMEOUT)
             raise Timeout.deadline() from None
-
-    def _deadline(self, request: Request) -> timedelta:
-        text = request.query.get("timeout", "")
-        if not text:
-            return self._options.request_timeout
-        try:
-            if not _GO_TIMEOUT.fullmatch(text):
-                raise ValueError(f'time: invalid duration "{text}"')
-            asked = parse_duration(text)
-        except ValueError as wrong:
-            raise BadRequest(
-                f"invalid timeout specified in the request URL - {wrong}",
-                fix="Give timeout as a duration with a unit, such as timeout=32s.",
-            ) from None
-        return min(asked or self._options.request_timeout, self._options.request_timeout)
 
     def _check_size(self, request: Request) -> None:
         target = len(request.scope.get("raw_path") or b"") + len(request.scope["query_string"])
