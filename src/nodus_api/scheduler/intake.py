@@ -7,6 +7,7 @@ AlreadyExists, NotFound, Refused. `message` says more in one sentence.
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
+from decimal import Decimal
 from enum import StrEnum
 from functools import partial
 from typing import Any
@@ -129,7 +130,8 @@ def _limits_only_rise(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
     """Whether no limit is lower than before; an absent one is the highest (SC-802)."""
     before, after = old.get("limits", {}), new.get("limits", {})
     return all(
-        name in before and float(value) >= float(before[name]) for name, value in after.items()
+        name in before and Decimal(str(value)) >= Decimal(str(before[name]))
+        for name, value in after.items()
     )
 
 
