@@ -74,6 +74,7 @@ async def run_server(settings: Settings, sockets: Sequence[socket.socket]) -> No
                 shutdown_watch_grace=settings.shutdown_watch_grace,
             ),
             checks={"schema": schema, "tls-cert": reloader.problem},
+            live_checks={"cert-reloader": reloader.stalled},
         )
         for bound in sockets:
             _tell("HTTPS", bound)
