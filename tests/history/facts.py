@@ -256,7 +256,6 @@ class Account:
     rev: int
     stored: bytes
     rendered: bytes
-    stage: str
     segments: tuple[Segment, ...] = ()
     machines: tuple[tuple[int, str], ...] = ()
 

@@ -51,16 +51,29 @@ def _at_bookmark(stream: Stream) -> Opening:
 
 
 def _at_fitting_state(stream: Stream, scope: Scope, truth: Truth) -> Opening:
-    """Without a bookmark: the last revision whose state is what the stream begins with."""
+    """Without a bookmark: the last state that the stream begins with and goes on from.
+
+    If it goes on from none, the largest that it begins with.
+    """
     keys = [one.key for one in stream.changes]
+    best = None
     for rev in reversed(truth.revs):
         state = by_version(truth, scope, rev)
         size = len(state)
-        if size <= len(keys) and [one.key for one in state] == keys[:size]:
-            later = truth.first(scope, rev)
-            if size == len(keys) or later is None or later.key == keys[size]:
-                return Opening(rev=rev, state=stream.changes[:size], changes=stream.changes[size:])
-    return Opening(rev=None, state=stream.changes, changes=())
+        if size > len(keys) or [one.key for one in state] != keys[:size]:
+            continue
+        later = truth.first(scope, rev)
+        if size == len(keys) or (later is not None and later.key == keys[size]):
+            return _split(stream, rev, size)
+        if best is None or size > len(best.state):
+            best = _split(stream, rev, size)
+    if best is None or not best.state:
+        return Opening(rev=None, state=stream.changes, changes=())
+    return best
+
+
+def _split(stream: Stream, rev: int, size: int) -> Opening:
+    return Opening(rev=rev, state=stream.changes[:size], changes=stream.changes[size:])
 
 
 def _objects(events: tuple[Event, ...]) -> tuple[Event, ...]:

@@ -24,13 +24,13 @@ from typing import Any, Protocol, TypeVar
 from urllib.parse import quote
 
 import asyncpg
-
-from nodus_api.clock import SystemClock
-from nodus_api.storage.engine import Database, Role
 from tests.history import rows
 from tests.history.checking import assert_sound
 from tests.history.facts import Answer, Ending, Event, Head, History, Ledger, Row, Stream, event_of
 from tests.history.processes import machines_of
+
+from nodus_api.clock import SystemClock
+from nodus_api.storage.engine import Database, Role
 
 T = TypeVar("T")
 ALL = "/apis/nodus.dev/v1/attempts"
@@ -171,7 +171,8 @@ class Recorder:
 
     def _watch(self, following: Following) -> Stream:
         target, asked = following.resumed(), self.now()
-        ending, status = "cut", 0
+        ending: Ending = "cut"
+        status = 0
         with suppress(OSError, http.client.HTTPException), self._open(target) as answer:
             status = answer.status
             ending = self._read(following, answer) if status == 200 else "clean"

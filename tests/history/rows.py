@@ -5,18 +5,19 @@ The log and the machines are read by plain SQL, past the product's own readers. 
 of the database.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import asyncpg
 import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+from tests.history.facts import Account, Ledger, Row, Segment
 
 from nodus_api.attempts import render
 from nodus_api.storage import tables as t
 from nodus_api.storage.attempt_store import load
 from nodus_api.storage.engine import Database
 from nodus_api.storage.records import AttemptRecord
-from tests.history.facts import Account, Ledger, Row, Segment
 
 _LOG = """
 SELECT rev, kind::text AS kind, tx::text::bigint AS tx, at, coalesce(uid::text, '') AS uid,
@@ -58,44 +59,42 @@ async def read_ledger(database: Database) -> Ledger:
     """Return all accounts in one view of the database. `database` is in the scheduler's role."""
     async with database.snapshot() as connection:
         head = (await connection.scalars(sa.select(sa.func.max(t.changes.c.rev)))).one()
-        rows = (await connection.execute(sa.select(t.attempt_objects))).mappings().all()
-        segments = (
-            (
-                await connection.execute(
-                    sa.select(t.cost_segments).order_by(*t.cost_segments.primary_key.columns)
-                )
-            )
-            .mappings()
-            .all()
-        )
-        records = await load(connection, sorted(row["attempt"] for row in rows))
+        found = [dict(row) for row in await _all(connection, t.attempt_objects)]
+        charged: dict[int, list[Segment]] = {row["attempt"]: [] for row in found}
+        for row in await _all(connection, t.cost_segments):
+            charged.setdefault(row["attempt"], []).append(_segment(row))
+        records = await load(connection, sorted(row["attempt"] for row in found))
     return Ledger(
         head=head,
-        accounts=tuple(_account(row, records[row["attempt"]], segments) for row in rows),
+        accounts=tuple(
+            _account(row, records[row["attempt"]], charged[row["attempt"]]) for row in found
+        ),
     )
 
 
-def _account(
-    row: Mapping[str, Any], record: AttemptRecord, segments: Sequence[Mapping[str, Any]]
-) -> Account:
+async def _all(connection: AsyncConnection, table: sa.Table) -> Sequence[sa.RowMapping]:
+    query = sa.select(table).order_by(*table.primary_key.columns)
+    return (await connection.execute(query)).mappings().all()
+
+
+def _segment(row: sa.RowMapping) -> Segment:
+    return Segment(
+        machine=row["machine"],
+        segment=row["segment"],
+        start=row["from_ts"],
+        end=row["to_ts"],
+        covered=row["covered"],
+        usd=row["usd"],
+    )
+
+
+def _account(row: dict[str, Any], record: AttemptRecord, charged: Sequence[Segment]) -> Account:
     return Account(
         uid=str(row["uid"]),
         name=row["name"],
         rev=row["rev"],
         stored=bytes(row["doc"]),
         rendered=render(record.view).doc,
-        stage=record.attempt.stage.value,
-        segments=tuple(
-            Segment(
-                machine=one["machine"],
-                segment=one["segment"],
-                start=one["from_ts"],
-                end=one["to_ts"],
-                covered=one["covered"],
-                usd=one["usd"],
-            )
-            for one in segments
-            if one["attempt"] == row["attempt"]
-        ),
+        segments=tuple(charged),
         machines=tuple((one.machine.no or 0, one.machine.state.value) for one in record.tenancies),
     )
