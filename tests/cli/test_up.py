@@ -22,7 +22,8 @@ def own(open_folder: Path) -> Iterator[Up]:
     """A `nodus up` whose parts tests kill; each test leaves it running and well."""
     running = Up(open_folder / "own")
     running.start()
-    yield running
+    with running.recorded():
+        yield running
     assert running.stop() == 0
 
 
