@@ -482,3 +482,53 @@ async def test_a_lost_tail_is_caught_up_from_any_older_state(replica: Replica) -
         events = await stream.events(13)
 
     assert events[-1]["object"]["metadata"]["annotations"] == INITIAL_END
+
+
+async def test_a_skipped_number_is_never_bookmarked_away(replica: Replica) -> None:  # LW-124
+    """The client saw lost history: only a 410 at its next start makes it forget that."""
+    skipped = replica.rev + 3
+    query = f"resourceVersion={skipped}&allowWatchBookmarks=1"
+    async with watching(replica, query) as stream:
+        await until(lambda: len(replica.app.watches) == 1)
+        replica.log.begin_epoch()
+        replica.change("example", "train-0-e1", "Failed")
+        await replica.caught_up()
+        assert await ended(replica, stream)
+    async with watching(replica, query) as stream:
+        event = await stream.event()
+
+    assert (event["type"], event["object"]["code"]) == ("ERROR", 410)
+
+
+async def test_a_right_that_goes_while_a_watch_begins_ends_it(replica: Replica) -> None:  # AS-054
+    async with replica.alice.open("GET", f"{N}?watch=1&resourceVersion={replica.rev + 9}") as one:
+        # the wait for a state that is not there yet is a start that takes its time
+        query = (
+            f"resourceVersion={replica.rev + 1}&sendInitialEvents=true"
+            "&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=1"
+        )
+        async with replica.alice.open("GET", f"{N}?watch=1&{query}") as beginning:
+            replica.tables.remove_member("example", "user", "alice")
+            assert await ended(replica, one)
+            replica.change("example", "train-0-e1", "Failed")
+            assert await ended(replica, beginning)  # not one object was shown
+
+
+async def test_a_start_that_is_cut_short_sends_nothing_later(replica: Replica) -> None:  # LW-134
+    """Whoever resumes from the last revision seen must find all that was not sent above it."""
+    for number in range(600):
+        replica.add("example", f"many-{number}-e1")
+    async with watching(replica, "allowWatchBookmarks=1") as stream:
+        first = [short(await stream.event())]
+        replica.change("example", "train-0-e1", "Failed")
+        replica.app.watches.allowed = lambda _user, _info: False
+        replica.app.watches.judge()
+        while (event := await stream.event()) is not None:
+            first.append(short(event))
+    replica.app.watches.allowed = lambda _user, _info: True
+
+    assert {kind for kind, _, _ in first} == {"ADDED"}
+    assert len(first) < 612
+    revs = [rev for _, _, rev in first]
+    assert revs == sorted(revs)
+    assert revs[-1] < replica.rev
