@@ -92,12 +92,16 @@ def read_spawned(directory: Path) -> Identity | None:
 
 
 def _read(path: Path) -> Identity | None:
-    record = read_json(path)
-    if record is None:
+    """Read a record; None for one that is none, since the program could write there, too."""
+    record = read_json(path) or {}
+    try:
+        identity = Identity(
+            pid=int(record["pid"]),
+            start_ticks=int(record["startTicks"]),
+            boot_id=str(record["bootId"]),
+            started_at=datetime.fromisoformat(record["startedAt"]),
+        )
+    except (KeyError, TypeError, ValueError, OverflowError):
         return None
-    return Identity(
-        pid=int(record["pid"]),
-        start_ticks=int(record["startTicks"]),
-        boot_id=str(record["bootId"]),
-        started_at=datetime.fromisoformat(record["startedAt"]),
-    )
+    # 0 is the session of whatever was started outside our PID namespace
+    return identity if identity.pid > 1 and identity.started_at.tzinfo is not None else None

@@ -15,13 +15,13 @@ class Processes:
     """What runs for one work directory, as read at construction; make a new one for a new look.
 
     A runner whose spawner died before it could be recorded is found by its arguments until it
-    has recorded itself.
+    has recorded itself; so is one whose program has removed the records.
     """
 
     def __init__(self, directory: Path) -> None:
         intent = read_json(directory / INTENT) or {}
         group = intent.get("cgroup")
-        self.cgroup = Path(group) if group else None
+        self.cgroup = Path(group) if group and isinstance(group, str) else None
         self.identity: Identity | None = read_identity(directory) or read_spawned(directory)
         self._unclaimed = [] if self.identity else _runners_of(directory)
 
@@ -38,8 +38,7 @@ class Processes:
     def alive(self) -> list[ProcessStat]:
         """Return every live process of the session and of the cgroup."""
         found = {stat.pid: stat for stat in self._unclaimed if _same(stat)}
-        session = self.identity.session() if self.identity else None
-        if session is not None:
+        for session in self._sessions():
             found.update((stat.pid, stat) for stat in members(session))
         if self.cgroup is not None and cgroups.populated(self.cgroup):
             stats = (process_stat(pid) for pid in cgroups.pids(self.cgroup))
@@ -60,18 +59,23 @@ class Processes:
 
     def kill(self) -> None:
         """Send SIGKILL to everything, the runner first, so that it reports nothing of this."""
-        runner = self.runner()
+        runner, sessions = self.runner(), self._sessions()
         if runner is not None:
             with suppress(ProcessLookupError):
                 os.kill(runner.pid, signal.SIGKILL)
         if self.cgroup is not None:
             cgroups.kill(self.cgroup)
-        session = self.identity.session() if self.identity else None
-        if session is not None:
+        for session in sessions:
             kill_members(session)
         for stat in self.alive():
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(stat.pid, signal.SIGKILL)
+
+    def _sessions(self) -> list[int]:
+        if self.identity is not None:
+            session = self.identity.session()
+            return [] if session is None else [session]
+        return [stat.session for stat in self._unclaimed if stat.session == stat.pid]
 
 
 def _runners_of(directory: Path) -> list[ProcessStat]:
