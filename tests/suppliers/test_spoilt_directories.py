@@ -92,8 +92,6 @@ def test_a_closed_directory_is_opened_again(tmp_path: Path) -> None:
         {"exitAgeMs": 10**18},
         {"exitAgeMs": -1},
         {"startAgeMs": "x"},
-        {"oom": 1},
-        {"message": None},
     ],
 )
 def test_a_final_report_that_is_none_is_no_end(change: dict[str, object]) -> None:  # SC-644

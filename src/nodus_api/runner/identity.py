@@ -92,8 +92,9 @@ def read_spawned(directory: Path) -> Identity | None:
 
 
 def _read(path: Path) -> Identity | None:
-    """Read a record; None for one that is none, since the program could write there, too."""
-    record = read_json(path) or {}
+    record = read_json(path)
+    if record is None:
+        return None
     try:
         identity = Identity(
             pid=int(record["pid"]),
@@ -102,6 +103,5 @@ def _read(path: Path) -> Identity | None:
             started_at=datetime.fromisoformat(record["startedAt"]),
         )
     except (KeyError, TypeError, ValueError, OverflowError):
-        return None
-    # 0 is the session of whatever was started outside our PID namespace
+        return None  # the program could write the file too
     return identity if identity.pid > 1 and identity.started_at.tzinfo is not None else None

@@ -15,7 +15,7 @@ class Processes:
     """What runs for one work directory, as read at construction; make a new one for a new look.
 
     A runner whose spawner died before it could be recorded is found by its arguments until it
-    has recorded itself; so is one whose program has removed the records.
+    has recorded itself.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -38,7 +38,8 @@ class Processes:
     def alive(self) -> list[ProcessStat]:
         """Return every live process of the session and of the cgroup."""
         found = {stat.pid: stat for stat in self._unclaimed if _same(stat)}
-        for session in self._sessions():
+        session = self._session()
+        if session is not None:
             found.update((stat.pid, stat) for stat in members(session))
         if self.cgroup is not None and cgroups.populated(self.cgroup):
             stats = (process_stat(pid) for pid in cgroups.pids(self.cgroup))
@@ -59,23 +60,24 @@ class Processes:
 
     def kill(self) -> None:
         """Send SIGKILL to everything, the runner first, so that it reports nothing of this."""
-        runner, sessions = self.runner(), self._sessions()
+        runner = self.runner()
         if runner is not None:
             with suppress(ProcessLookupError):
                 os.kill(runner.pid, signal.SIGKILL)
         if self.cgroup is not None:
             cgroups.kill(self.cgroup)
-        for session in sessions:
+        session = self._session()
+        if session is not None:
             kill_members(session)
         for stat in self.alive():
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(stat.pid, signal.SIGKILL)
 
-    def _sessions(self) -> list[int]:
+    def _session(self) -> int | None:
+        """Return the session's number; without a record, that of the runner found by name."""
         if self.identity is not None:
-            session = self.identity.session()
-            return [] if session is None else [session]
-        return [stat.session for stat in self._unclaimed if stat.session == stat.pid]
+            return self.identity.session()
+        return self._unclaimed[0].session if self._unclaimed else None
 
 
 def _runners_of(directory: Path) -> list[ProcessStat]:

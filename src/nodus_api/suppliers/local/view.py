@@ -1,19 +1,19 @@
 """What a work directory says of its machine: running, ended with an exit, or lost (SC-711)."""
 
+import logging
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 from uuid import UUID
-
-from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from nodus_api.runner.files import DELETING, EXIT, INTENT, read_json
 from nodus_api.runner.session import age_of
 from nodus_api.suppliers.local.processes import Processes
 from nodus_api.suppliers.supplier import ExitRecord, MachineCondition, MachineView
 
+logger = logging.getLogger(__name__)
+
 _LONGEST_AGE_MS = 10 * 365 * 86_400_000
-_Age = Annotated[int, Field(ge=0, le=_LONGEST_AGE_MS)]
 
 
 def machine_view(directory: Path, now: datetime) -> MachineView | None:
@@ -23,7 +23,7 @@ def machine_view(directory: Path, now: datetime) -> MachineView | None:
     PENDING. The start of its billing is the start of the
     runner's process (SC-714).
     """
-    installation = _installation(read_json(directory / INTENT) or {})
+    installation = _installation(read_json(directory / INTENT))
     if installation is None:
         return None
     processes = Processes(directory)
@@ -50,59 +50,36 @@ def machine_view(directory: Path, now: datetime) -> MachineView | None:
     )
 
 
-def _written(value: object) -> datetime:
-    if not isinstance(value, str):
-        raise ValueError("a moment is written as text")
-    return datetime.fromisoformat(value)
+def _installation(intent: dict[str, Any] | None) -> UUID | None:
+    """Return whose machine an intent describes; None if it describes none."""
+    try:
+        return UUID(intent["installation"]) if intent else None
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return None
 
 
 def exit_record(value: dict[str, Any] | None) -> ExitRecord | None:
-    """Return the runner's final report; None if there is none, or what is there is no such thing.
+    """Return the runner's final report, None if there is none.
 
-    A program can write to its work directory: what it leaves there may cost its own machine, but
-    never the view of the others.
+    The program could write the file too: one that cannot be a report is none, and no other
+    machine's look suffers from it.
     """
     if value is None:
         return None
     try:
-        return _ExitFile.model_validate(value).record()
-    except (ValidationError, OverflowError):
-        return None
-
-
-class _ExitFile(BaseModel):
-    """`exit.json` as the runner writes it."""
-
-    model_config = ConfigDict(strict=True)
-
-    at: Annotated[AwareDatetime, BeforeValidator(_written)]
-    exit_code: Annotated[int, Field(ge=0, le=255)] | None = Field(alias="exitCode")
-    signal: Annotated[int, Field(ge=1, le=64)] | None
-    oom: bool
-    started_age: _Age | None = Field(None, alias="startAgeMs")
-    exit_age: _Age = Field(alias="exitAgeMs")
-    stop_age: _Age | None = Field(None, alias="stopAgeMs")
-    message: str
-    error: str | None
-
-    def record(self) -> ExitRecord:
         return ExitRecord(
-            at=self.at,
-            exit_code=self.exit_code,
-            signal=self.signal,
-            oom=self.oom,
-            started_age=_seconds(self.started_age),
-            exit_age=_seconds(self.exit_age) or 0.0,
-            stop_age=_seconds(self.stop_age),
-            message=self.message,
-            error=self.error,
+            at=_aware(value["at"]),
+            exit_code=_whole(value["exitCode"], 0, 255),
+            signal=_whole(value["signal"], 1, 64),
+            oom=value["oom"] is True,
+            started_age=_seconds(value.get("startAgeMs")),
+            exit_age=_seconds(value["exitAgeMs"]) or 0.0,
+            stop_age=_seconds(value.get("stopAgeMs")),
+            message=str(value["message"]),
+            error=None if value["error"] is None else str(value["error"]),
         )
-
-
-def _installation(intent: dict[str, Any]) -> UUID | None:
-    try:
-        return UUID(intent["installation"])
-    except (KeyError, TypeError, ValueError, AttributeError):
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        logger.warning("a final report cannot be read", extra={"cause": str(error)})
         return None
 
 
@@ -116,5 +93,26 @@ def _condition(*, begun: bool, alive: bool, ended: bool, deleting: bool) -> Mach
     return MachineCondition.FAILED if begun else MachineCondition.PENDING
 
 
-def _seconds(milliseconds: int | None) -> float | None:
-    return None if milliseconds is None else milliseconds / 1000
+def _aware(text: str) -> datetime:
+    at = datetime.fromisoformat(text)
+    if at.tzinfo is None:
+        raise ValueError("a moment without a zone")
+    return at
+
+
+def _whole(value: object, least: int, most: int) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise ValueError(f"{value!r} is no number from {least} to {most}")
+    return value
+
+
+def _seconds(milliseconds: object) -> float | None:
+    if milliseconds is None:
+        return None
+    if isinstance(milliseconds, bool) or not isinstance(milliseconds, int | float):
+        raise ValueError(f"{milliseconds!r} is no age")
+    if not 0 <= milliseconds <= _LONGEST_AGE_MS:
+        raise ValueError(f"{milliseconds!r} ms is no age")
+    return milliseconds / 1000
