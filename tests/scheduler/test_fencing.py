@@ -12,7 +12,9 @@ from nodus_api.storage.errors import FencedOff
 from nodus_api.storage.leader_store import LeaderStore
 
 
-async def test_a_deposed_leader_writes_nothing(world: World) -> None:  # P-27, scenario 40
+async def test_a_deposed_leader_writes_nothing(
+    world: World,
+) -> None:  # P-27, SC-127, SC-602, scenario 40
     old = await world.lead("old")
     new = await world.lead("new")
     assert new.loop.reign.token == old.loop.reign.token + 1
