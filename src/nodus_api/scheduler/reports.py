@@ -9,13 +9,13 @@ import contextlib
 import logging
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
-from typing import Annotated, Any, Literal
+from typing import Any
 from uuid import UUID
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ValidationError
 
 from nodus_api.metav1.errors import (
     APIError,
@@ -31,6 +31,7 @@ from nodus_api.metav1.errors import (
 from nodus_api.scheduler.intents import token_hash
 from nodus_api.scheduler.listening import Receive, Reply, Scope, Send, read_body, serve
 from nodus_api.scheduler.metrics import LoopMetrics
+from nodus_api.scheduler.report_bodies import own_fields, parse
 from nodus_api.storage.errors import StorageError
 from nodus_api.storage.report_store import GivenReport, ReportStore, Standing
 
@@ -41,22 +42,7 @@ BODY_LIMIT = 64 * 1024
 RETRY_MS = 200
 """When a runner whose start is not granted yet asks again."""
 
-_LONGEST_AGE_MS = 10 * 365 * 86_400_000
 _RESOURCE = GroupResource(group="", resource="reports")
-
-
-class ReportBody(BaseModel):
-    """A report as a runner sends it; what a kind carries beyond this is kept as it is."""
-
-    model_config = ConfigDict(extra="allow", strict=True, frozen=True)
-
-    attempt: Annotated[UUID, Field(strict=False)]
-    epoch: int = Field(ge=1)
-    n: int = Field(ge=1, lt=2**63)
-    kind: Literal[
-        "registered", "canStart", "started", "heartbeat", "checkpoint", "notice", "exited"
-    ]
-    age_ms: float = Field(alias="ageMs", ge=0, le=_LONGEST_AGE_MS, strict=False)
 
 
 class ReportServer:
@@ -138,28 +124,29 @@ def _bearer(scope: Scope) -> str:
 def _read(body: bytes) -> GivenReport:
     """Check a report's form; raises BadRequest that names the field."""
     try:
-        given = orjson.loads(body)
-        report = ReportBody.model_validate(given)
+        report = parse(orjson.loads(body))
     except orjson.JSONDecodeError as error:
         raise BadRequest(f"the report is not JSON: {error}") from error
     except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"]) or "body"
-        raise BadRequest(f"the report's {field} is wrong: {first['msg']}") from error
+        raise BadRequest(_first_wrong(error)) from error
     return GivenReport(
         attempt=report.attempt,
         epoch=report.epoch,
         n=report.n,
         kind=report.kind,
         age=timedelta(milliseconds=report.age_ms),
-        body=_storable(given),
+        body=own_fields(report),
     )
 
 
-def _storable(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is kept of a body: the kind's own fields."""
-    envelope = {"attempt", "epoch", "machine", "fence", "n", "kind", "ageMs"}
-    return {name: value for name, value in given.items() if name not in envelope}
+def _first_wrong(error: ValidationError) -> str:
+    """Say what is wrong with a report, by the names that its sender knows."""
+    first = error.errors()[0]
+    path = first["loc"][1:]  # the first part is the kind
+    if first["type"].startswith("union_tag"):
+        path = ("kind",)
+    field = ".".join(str(part) for part in path) or "body"
+    return f"the report's {field} is wrong: {first['msg']}"
 
 
 def _orders(kind: str, standing: Standing) -> dict[str, Any]:
