@@ -39,6 +39,8 @@ WATCHES = {
     "everything": f"{ALL}?watch=1&{_STATE}",
     "running": f"{ONE}?watch=1&resourceVersion=0&fieldSelector=status.phase%3DRunning",
     "others": f"{ONE}?watch=1&allowWatchBookmarks=true&fieldSelector=status.phase%21%3DRunning",
+    # ends every 4 s, with a bookmark before, and goes on from it
+    "brief": f"{ONE}?watch=1&{_STATE}&fieldSelector=status.phase%3DRunning&timeoutSeconds=4",
 }
 _START = ("resourceVersion", "sendInitialEvents")
 """The options that say where a watch begins."""
@@ -258,7 +260,9 @@ class Recorder:
         return [revs[len(revs) * n // 4] for n in range(4)] if revs else []
 
     def _resume(self, head: int) -> None:
-        """Watch again from revisions that were seen: everything, and one object."""
+        """Watch again: from the state, and from revisions that were seen; all, and one object."""
+        for target in (f"{ALL}?watch=1&{_STATE}", f"{WATCHES['others']}&resourceVersion=0"):
+            self._catch_up(target, 0, head)
         events = self._events()
         for rev in self._seen():
             self._catch_up(f"{ALL}?watch=1", rev, head)
@@ -269,14 +273,14 @@ class Recorder:
                 self._catch_up(f"{ALL}?watch=1&fieldSelector=metadata.name%3D{name}", rev, last)
 
     def _catch_up(self, target: str, rev: int, last: int) -> None:
-        """Watch from a revision until another has come, and keep the stream."""
+        """Watch until a revision, or the end of the state, has come, and keep the stream."""
         following = Following(client=f"late-{len(self._streams)}", target=target, position=rev)
         asked, target, status = self.now(), following.resumed(), 0
         with self._open(target, seconds=_DEADLINE) as answer:
             status = answer.status
             while following.position < last and (line := answer.readline()):
                 following.take(event_of(line, self.now()))
-                if following.events[-1].code:
+                if following.events[-1].code or following.events[-1].ends_state:
                     break
         self._streams.append(
             Stream(
