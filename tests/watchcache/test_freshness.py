@@ -80,3 +80,29 @@ async def test_a_server_that_says_nothing_is_out_of_reach() -> None:  # LW-199
     database.running.set()
     assert await head.ask() == database.queries
     await head.close()
+
+
+async def test_whoever_asks_during_a_question_gets_the_next_answer() -> None:  # LW-101
+    """A head that was read before a request arrived may lack what was committed before it."""
+    committed, asked = 5, 0
+    answer = asyncio.Event()
+
+    async def query() -> int:
+        nonlocal asked
+        asked += 1
+        found = committed
+        await answer.wait()
+        return found
+
+    head = Head(query)
+    first = spawn("first", head.ask())
+    await until(lambda: asked == 1)
+    committed = 6
+    later = [spawn("later", head.ask()) for _ in range(3)]
+    await asyncio.sleep(0)
+    answer.set()
+
+    assert await first == 5
+    assert await asyncio.gather(*later) == [6, 6, 6]
+    assert asked == 2
+    await head.close()

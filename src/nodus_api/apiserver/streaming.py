@@ -269,7 +269,6 @@ class _Writer:
                 "headers": [(b"content-type", JSON.encode()), (b"x-accel-buffering", b"no")],
             }
         )
-        await self._body(b"")
 
     async def write(self, data: bytes) -> None:
         """Send lines, at most 64 KiB at a time."""
