@@ -119,6 +119,7 @@ async def test_a_fault_of_ours_is_told_without_its_cause(hot_path: bool) -> None
         fill(replica)
         got = await replica.admin.get(f"{N}?limit=1")
 
+    assert replica.admin.aborts == 0  # the answer is whole: its connection is not cut off
     found = body(got)
     assert (got.status, found["reason"]) == (500, "InternalError")
     assert found["message"] == f"Internal error occurred: {got.headers['audit-id']}"

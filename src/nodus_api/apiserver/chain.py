@@ -22,15 +22,16 @@ from nodus_api.apiserver.options import ServerOptions
 from nodus_api.apiserver.peer import peer_of
 from nodus_api.apiserver.reads import wants_indent
 from nodus_api.apiserver.request import Request, Scope, Target, joined, read_request_info
+from nodus_api.attempts import resource
 from nodus_api.clock import Clock
 from nodus_api.metav1.errors import (
     APIError,
     InternalError,
-    MethodNotAllowed,
     NotFound,
     RequestEntityTooLarge,
     Timeout,
 )
+from nodus_api.metav1.namespaces import NAMESPACES, read_only
 from nodus_api.metav1.query import parse_query, request_timeout
 from nodus_api.metav1.status import StatusDetails
 
@@ -38,6 +39,9 @@ Handler = Callable[[Request, Receive, Send], Awaitable[None]]
 
 LONG_REQUEST_SECONDS = 1.0
 _PLAIN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+_REFUSED = {resource.ATTEMPTS: resource.read_only, NAMESPACES: read_only}
+"""How a write on a resource is answered: each with what does it instead (LW-010, LW-202)."""
 
 log = logging.getLogger(__name__)
 
@@ -137,7 +141,8 @@ class Chain:
     ) -> None:
         """Answer with a Status, or cut the connection where an answer has begun."""
         if out.started:
-            peer_of(request.scope).abort()
+            if not out.finished:
+                peer_of(request.scope).abort()
             return
         answer = self._guards.statuses.answer(
             error, request.request_id, pretty=wants_indent(request)
@@ -203,7 +208,7 @@ class Chain:
             if info.resource.group == "" and not self._options.standalone:
                 raise NotFound.path()
             if not info.reads:
-                raise MethodNotAllowed(info.verb, info.resource)
+                raise _REFUSED[info.resource](info.verb)
         elif not paths.exists(info.path, standalone=self._options.standalone):
             raise NotFound.path()
         elif method not in paths.methods(info.path):
@@ -231,6 +236,7 @@ class _Response:
         self._send = send
         self._audit_id = audit_id
         self.started = False
+        self.finished = False
         self.closes = False
         self.status = 0
         self.size = 0
@@ -246,6 +252,8 @@ class _Response:
             if self._head:
                 message["body"] = b""
         await self._send(message)
+        if message["type"] == "http.response.body" and not message.get("more_body"):
+            self.finished = True
 
     def _headers(self, headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
         names = {name for name, _ in headers}

@@ -133,7 +133,6 @@ class WatchStream:
         self._started = 0.0
         self._first = True
         self._last_sent = 0
-        self._events = 0
 
     async def send(self, request: Request, receive: Receive, send: Send) -> None:
         """Run the watch to its end; the response is always ended cleanly."""
@@ -166,8 +165,8 @@ class WatchStream:
         closed = self._opened(request, source)
         listener = spawn("watch-disconnect", _until_disconnect(receive, source, out))
         try:
-            await self._send_initial(source, out)
-            await self._send_changes(source, out)
+            if await self._send_initial(source, out):
+                await self._send_changes(source, out)
         finally:
             closed()
             source.close()
@@ -175,21 +174,23 @@ class WatchStream:
 
     # -- initial events --------------------------------------------------------------------
 
-    async def _send_initial(self, source: WatchSource, out: "_Writer") -> None:
+    async def _send_initial(self, source: WatchSource, out: "_Writer") -> bool:
+        """Send the state of the start; return False where the stream had to end before its end.
+
+        Nothing may follow then: whoever resumes from a later revision would miss the rest.
+        """
         initial = source.initial_pieces()
         if initial is None:
             self._last_sent = source.position
-            return
+            return True
         for piece in initial:
-            lines = []
-            for rev, body in piece:
-                lines.append(self._rendering.event(EventType.ADDED, body, rev, first=self._first))
-                self._first = False
-                self._last_sent = rev
-            await self._write_events(out, lines)
+            if source.over is not None:
+                return False
+            await self._send_events(out, [(EventType.ADDED, body, rev) for rev, body in piece])
             await give_way()
         if self._options.allow_watch_bookmarks:
             await self._bookmark(out, source.position, ends_initial=True)
+        return True
 
     # -- changes ---------------------------------------------------------------------------
 
@@ -201,7 +202,8 @@ class WatchStream:
         with suppress(WatchOver):
             while out.alive:
                 while changes := await source.take():
-                    await self._send_items(changes, out)
+                    events = [(EventType[item.type], item.body, item.rev) for item in changes]
+                    await self._send_events(out, events)
                     if source.over is not None or not out.alive:
                         break
                 now = self._clock.monotonic()
@@ -216,18 +218,17 @@ class WatchStream:
         if source.over is not None:
             await self._progress(source, out)
 
-    async def _send_items(self, items: Sequence[Item], out: "_Writer") -> None:
+    async def _send_events(
+        self, out: "_Writer", events: Sequence[tuple[EventType, bytes, int]]
+    ) -> None:
+        """Send events, each its type, object and revision; ages are as of now (LW-252)."""
+        rendering = self._rendering.at(self._clock.now())
         lines = []
-        for item in items:
-            kind = EventType[item.type]
-            lines.append(self._rendering.event(kind, item.body, item.rev, first=self._first))
+        for kind, body, rev in events:
+            lines.append(rendering.event(kind, body, rev, first=self._first))
             self._first = False
-            self._last_sent = item.rev
-        await self._write_events(out, lines)
-
-    async def _write_events(self, out: "_Writer", lines: Sequence[bytes]) -> None:
-        self._events += len(lines)
-        self._metrics.watch_events(self._rendering.form.resource, lines)
+            self._last_sent = rev
+        self._metrics.watch_events(rendering.form.resource, lines)
         await out.write(b"".join(lines))
 
     async def _progress(self, source: WatchSource, out: "_Writer") -> None:

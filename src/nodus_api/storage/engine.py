@@ -180,9 +180,10 @@ class Database:
     async def _become(self, connection: DriverConnection) -> None:
         # since 16 a membership may lack the right to SET ROLE, and has a word of its own for it
         word = "SET" if connection.get_server_version().major >= 16 else "MEMBER"
-        if await connection.fetchval(_SESSION, self._role.value, word):
+        member = await connection.fetchval(_SESSION, self._role.value, word)
+        if member:
             await connection.execute(_BECOME[self._role.value])
-        elif not self._warned:
+        elif member is False and not self._warned:  # None: there is no such role before `migrate`
             self._warned = True
             log.warning(
                 "the database login is no member of its part's role and keeps its own rights",
