@@ -44,6 +44,15 @@ async def test_a_refused_machine_is_sought_elsewhere(world: World, refusal: Exce
     assert sorted(states) == ["Gone", "Granted"]
     await check(world)
 
+    runner = await world.start()
+    world.fake.deaf_deletes = 1
+    await runner.report("exited", exitCode=0, signal=None, oom=False)
+    await world.settle()  # T18: one of two machines is gone, and that proves nothing
+    assert "deletionProvenTime" not in (await world.status())["timings"]
+    await world.settle(2)
+    assert "deletionProvenTime" in (await world.status())["timings"]
+    await check_quiet(world)
+
 
 async def test_the_only_offer_rests_before_it_is_asked_again(world: World) -> None:  # SC-360
     world.fake.before = NoCapacity("none")
