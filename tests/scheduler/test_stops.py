@@ -272,6 +272,19 @@ async def test_delete_stops_and_frees_the_name(world: World) -> None:  # SC-806
     await check(world)
 
 
+async def test_limits_may_be_raised_and_not_lowered(world: World) -> None:  # SC-802
+    given = [{"maxCostUSD": "5"}, {"maxCostUSD": "4.999999"}, {"maxCostUSD": "5.5"}, {}]
+    commands = [await world.submit(limits=limits) for limits in (*given, given[0])]
+    await world.settle()
+    assert [await world.outcome(one) for one in commands] == [
+        "Applied",
+        "AlreadyExists",
+        "Applied",
+        "Applied",  # without a limit is the highest
+        "AlreadyExists",
+    ]
+
+
 async def test_submitting_again_is_a_no_op_or_refused(world: World) -> None:  # SC-802
     commands = [
         await world.submit(completions=2),
