@@ -100,6 +100,27 @@ async def test_dying_at_any_transaction_changes_nothing(  # P-08, scenario 8
     assert_sound(replace(history, quiet=True))
 
 
+async def test_every_pass_may_be_made_by_another_process(world: World) -> None:  # SC-605
+    """Nothing that a pass leaves in memory is needed by the next."""
+    await world.submit(restart={"maxRetries": 1})
+    script = Script(world)
+    for _ in range(60):
+        for _ in range(3):
+            await (await world.lead()).once()
+            assert world.passes is not None
+            await world.passes.loop.calls.settled()
+            await world.passes.once()
+        if not await script.goes_on():
+            break
+        await world.clock.advance(2)
+    assert await script.outcomes() == {
+        "0/1": ("Failed", "CustomerExit", 3),
+        "0/2": ("Succeeded", None, 0),
+    }
+    assert list(script.starts.values()) == [1, 1]
+    assert len(world.fake.creates) == 2
+
+
 class Script:
     """What the programs and their runners do, whatever the scheduler does."""
 
