@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from tests.runner.conftest import SOURCE
 from tests.suppliers.conformance import (
+    WORKLOAD,
     an_intent,
     eventually,
     exit_of,
@@ -23,6 +24,7 @@ from tests.suppliers.conftest import LocalFleet, a_supplier
 
 from nodus_api.runner import files
 from nodus_api.runner.identity import identity_of, read_identity, write_identity
+from nodus_api.runner.intent import Restore
 from nodus_api.runner.session import members, process_stat
 from nodus_api.suppliers.local import cgroups
 from nodus_api.suppliers.local.host import base_environment, default_slots
@@ -332,6 +334,7 @@ async def test_programs_start_from_a_clean_environment(fleet: LocalFleet) -> Non
         "LANG=C",
         "NODUS_ATTEMPT=train-0-e1-abcde",
         "NODUS_EPOCH=1",
+        f"NODUS_PROGRESS={fleet.root / 'machines' / 'env' / files.CHANNEL / 'progress'}",
         "NODUS_PROJECT=demo",
         "NODUS_SLOT=0",
         f"PATH={os.environ['PATH']}",
@@ -356,17 +359,26 @@ async def test_the_token_stays_in_its_file(fleet: LocalFleet) -> None:  # SC-125
 def test_a_resuming_rank_is_told_where_it_stands(tmp_path: Path) -> None:  # SC-143, SC-144
     incarnation = Incarnation(
         project="demo",
+        workload=WORKLOAD,
         attempt_name="train-3-e2-abcde",
         slot="3",
-        restore=RestorePoint(seq=4, completed=400, total=600),
+        restore=RestorePoint(seq=4, completed=400, total=600, uri="file:///c/4", sha256="aa"),
         gang=GangSeat(rank=3, size=4, epoch=2, rendezvous="127.0.0.1:29500"),
         checkpoint_interval=timedelta(seconds=849),
     )
     intent = replace(an_intent("g", "x"), incarnation=incarnation, epoch=2)
 
     asked = runner_intent(
-        intent, runner_socket=tmp_path / "s", environment={}, heartbeat=10.0, cgroup=None
+        intent,
+        runner_socket=tmp_path / "s",
+        environment={},
+        heartbeat=10.0,
+        cgroup=None,
+        checkpoints=tmp_path / "checkpoints",
     )
+
+    assert asked.restore == Restore(uri="file:///c/4", sha256="aa")
+    assert asked.checkpoints == str(tmp_path / "checkpoints" / str(WORKLOAD) / "3")
 
     assert asked.context == {
         "NODUS_PROJECT": "demo",
@@ -453,6 +465,7 @@ def half_made(fleet: LocalFleet, intent: MachineIntent) -> None:
         environment={"PATH": os.environ["PATH"]},
         heartbeat=10.0,
         cgroup=None,
+        checkpoints=fleet.root / "machines" / "checkpoints",
     )
     WorkDirectories(fleet.root / "machines").make(intent.key, asked.to_json(), intent.token)
 

@@ -28,6 +28,7 @@ What it says to the server: POST /runner/v1/report, `Authorization: Bearer TOKEN
 repeated canStart has a new n. What it takes as an answer: a JSON object with `orders`, a list of
 `{"kind": "stop", "graceMs": 30000}`, `{"kind": "checkpointNow"}` and `{"kind": "die"}`, obeyed once
 each however often it is repeated; for canStart, `granted`, `retryMs` and `lastSeq`; for
-checkpoint, `committed`, the seq, or `retryMs` while it is not known (SC-645). A 409 whose Status has the reason StaleEpoch ends program and runner; any other 400, 409, 413 and 422
-drops that one report; everything else is tried again.
+checkpoint, `committed`, the seq, or `retryMs` while it is not known (SC-645). A 409 whose Status
+has the reason StaleEpoch ends program and runner; any other 400, 409, 413 and 422 drops that one
+report; everything else is tried again.
 """

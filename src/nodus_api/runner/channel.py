@@ -7,8 +7,8 @@ at most 4,096 bytes, so that the lines of several writers never mix:
     {"checkpoint": {"dir": "DIR"}, "completed": 120, "total": 1000, "id": "ID"}
                                      keep a copy of DIR; cursor and id may be left out
 
-DIR must not change until the answer is there. Beside `progress` lie `committed`, the seq of the last
-checkpoint that the server has committed; `answers/ID`, `{"committed": true, "seq": 7}` or
+DIR must not change until the answer is there. Beside `progress` lie `committed`, the seq of the
+last checkpoint that the server has committed; `answers/ID`, `{"committed": true, "seq": 7}` or
 `{"committed": false, "message": "…"}`, for each line with an id; and `checkpoint-now`, which is
 there while a checkpoint is asked for. All three appear whole, by rename.
 """

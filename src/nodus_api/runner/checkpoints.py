@@ -5,6 +5,8 @@ is proposed at a time, as last answered + 1; later ones wait here. Until the ans
 a checkpoint is bytes in the store that nobody sees.
 """
 
+import glob
+import logging
 import os
 from collections import deque
 from collections.abc import Callable
@@ -16,8 +18,11 @@ from typing import Any
 from nodus_api.runner.channel import Channel, Cursor, Line
 from nodus_api.runner.client import Answer
 from nodus_api.runner.files import sync_directory
+from nodus_api.runner.intent import BadIntent, RunnerIntent
 from nodus_api.runner.outbox import Report
 from nodus_api.runner.trees import BadTree, Measured, copy_tree, remove_tree
+
+logger = logging.getLogger(__name__)
 
 CHECKPOINT = "checkpoint"
 
@@ -84,6 +89,21 @@ class Copier:
         remove_tree(path)
         measured = copy_tree(line.directory or Path(), path)
         return Copied(path=path, measured=measured, at=line.at, cursor=line.cursor, id=line.id)
+
+
+def remove_unplaced(directory: Path) -> None:
+    """Remove the copies that a machine's runner was making when it was killed.
+
+    Its copies in their places stay: any of them may be committed.
+    """
+    try:
+        intent = RunnerIntent.read(directory)
+        if intent.checkpoints is not None:
+            store = Path(intent.checkpoints) / str(intent.epoch)
+            for copy in store.glob(f".{glob.escape(intent.machine)}-*"):
+                remove_tree(copy)
+    except (BadIntent, OSError) as error:
+        logger.warning("a machine's unfinished copies stay", extra={"cause": f": {error}"})
 
 
 class Checkpoints:

@@ -11,15 +11,16 @@ import socket
 import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self, TypeVar
 from uuid import UUID
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from nodus_api.metav1.errors import (
     APIError,
     BadRequest,
+    Conflict,
     GroupResource,
     InternalError,
     MethodNotAllowed,
@@ -28,9 +29,11 @@ from nodus_api.metav1.errors import (
     StaleEpoch,
     Unauthorized,
 )
+from nodus_api.metav1.status import StatusCause, StatusDetails
 from nodus_api.scheduler.intents import token_hash
 from nodus_api.scheduler.listening import Receive, Reply, Scope, Send, read_body, serve
 from nodus_api.scheduler.metrics import LoopMetrics
+from nodus_api.storage.checkpoint_store import Verdict
 from nodus_api.storage.errors import StorageError
 from nodus_api.storage.report_store import GivenReport, ReportStore, Standing
 
@@ -57,6 +60,36 @@ class ReportBody(BaseModel):
         "registered", "canStart", "started", "heartbeat", "checkpoint", "notice", "exited"
     ]
     age_ms: float = Field(alias="ageMs", ge=0, le=_LONGEST_AGE_MS, strict=False)
+
+
+class CursorBody(BaseModel):
+    """How far a program is."""
+
+    model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
+
+    completed: int = Field(ge=0, lt=2**63)
+    total: int = Field(ge=0, lt=2**63)
+
+    @model_validator(mode="after")
+    def _within(self) -> Self:
+        if self.completed > self.total:
+            raise ValueError("completed is more than total")
+        return self
+
+
+class ProposalBody(BaseModel):
+    """What a report of kind checkpoint must hold (SC-641)."""
+
+    model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
+
+    seq: int = Field(ge=1, lt=2**63)
+    bytes: int = Field(ge=0, lt=2**63)
+    uri: str = Field(min_length=1, max_length=4096, pattern=r"^[!-~]+$")
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    cursor: CursorBody | None = None
+
+
+Form = TypeVar("Form", bound=BaseModel)
 
 
 class ReportServer:
@@ -122,7 +155,9 @@ class ReportServer:
         if report.kind != "heartbeat":
             with contextlib.suppress(StorageError):
                 await self._wake()
-        return Reply(status=200, body=orjson.dumps(_orders(report.kind, standing))), report.kind
+        if standing.verdict is Verdict.REFUSED:
+            raise _out_of_sequence(report, standing)
+        return Reply(status=200, body=orjson.dumps(_orders(report, standing))), report.kind
 
 
 def _bearer(scope: Scope) -> str:
@@ -139,13 +174,11 @@ def _read(body: bytes) -> GivenReport:
     """Check a report's form; raises BadRequest that names the field."""
     try:
         given = orjson.loads(body)
-        report = ReportBody.model_validate(given)
     except orjson.JSONDecodeError as error:
         raise BadRequest(f"the report is not JSON: {error}") from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"]) or "body"
-        raise BadRequest(f"the report's {field} is wrong: {first['msg']}") from error
+    report = _check(ReportBody, given)
+    if report.kind == "checkpoint":
+        _check(ProposalBody, given)
     return GivenReport(
         attempt=report.attempt,
         epoch=report.epoch,
@@ -156,19 +189,40 @@ def _read(body: bytes) -> GivenReport:
     )
 
 
+def _check(form: type[Form], given: Any) -> Form:
+    try:
+        return form.model_validate(given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"]) or "body"
+        raise BadRequest(f"the report's {field} is wrong: {first['msg']}") from error
+
+
 def _storable(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return what is kept of a body: the kind's own fields."""
     envelope = {"attempt", "epoch", "machine", "fence", "n", "kind", "ageMs"}
     return {name: value for name, value in given.items() if name not in envelope}
 
 
-def _orders(kind: str, standing: Standing) -> dict[str, Any]:
+def _orders(report: GivenReport, standing: Standing) -> dict[str, Any]:
     answer: dict[str, Any] = {"orders": list(standing.orders)}
-    if kind == "canStart":
+    if report.kind == "canStart":
         answer |= {"granted": standing.won, "lastSeq": standing.last_seq}
         if not standing.won:
             answer["retryMs"] = RETRY_MS
+    if report.kind == "checkpoint":
+        committed = standing.verdict is Verdict.COMMITTED
+        answer |= {"committed": report.body["seq"]} if committed else {"retryMs": RETRY_MS}
     return answer
+
+
+def _out_of_sequence(report: GivenReport, standing: Standing) -> Conflict:
+    """Return the refusal of a checkpoint; its causes say where the slot stands (SC-142)."""
+    last = StatusCause(reason="OutOfSequence", field="lastSeq", message=str(standing.last_seq))
+    return Conflict(
+        f"checkpoint {report.body['seq']} does not follow the slot's last, {standing.last_seq}",
+        details=StatusDetails(causes=(last,)),
+    )
 
 
 def _refusal(error: APIError, request: UUID) -> Reply:

@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from nodus_api.runner import files
+from nodus_api.runner.checkpoints import remove_unplaced
 from nodus_api.runner.files import read_json, write_json, write_text
 
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
 _STAGING = ".new"
 _TRASH = ".trash"
 _TOMBSTONES = ".gone"
+_CHECKPOINTS = "checkpoints"
 _TOMBSTONE_LIFE = timedelta(days=1)
 
 
@@ -28,16 +30,20 @@ class Tombstone:
 
 
 class WorkDirectories:
-    """The machines of one root: `root/KEY/`, and what is coming and going beside them."""
+    """The machines of one root: `root/KEY/`, and what is coming and going beside them.
+
+    `root/checkpoints/WORKLOAD/SLOT/EPOCH/SEQ` outlives the machines (SC-126).
+    """
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self.checkpoints = root / _CHECKPOINTS
         for folder in (root, root / _STAGING, root / _TRASH, root / _TOMBSTONES):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def valid(self, key: str) -> bool:
         """Whether a key can name a machine here; no other ever reaches the file system."""
-        return _KEY.fullmatch(key) is not None
+        return _KEY.fullmatch(key) is not None and key != _CHECKPOINTS
 
     def path(self, key: str) -> Path:
         """Return the work directory of a key."""
@@ -66,6 +72,7 @@ class WorkDirectories:
 
     def discard(self, key: str) -> None:
         """Take a machine's directory away in one step; `empty_trash` frees its space."""
+        remove_unplaced(self.path(key))
         with suppress(FileNotFoundError):
             self.path(key).rename(self.root / _TRASH / key)
 
