@@ -10,9 +10,10 @@ READY   = $(VENV)/.ready
 # The environment, from the hashed lock file alone; made again when the lock file changes.
 $(READY): requirements-dev.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("Nodus needs Python 3.11 or newer; set PYTHON=python3.11") if sys.version_info < (3, 11) else None'
+	@echo 'Setting up $(VENV) from the lock file; this takes about a minute.'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
 	@touch $(READY)
 
 setup: $(READY)

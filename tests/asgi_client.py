@@ -13,6 +13,7 @@ from urllib.parse import unquote
 
 import orjson
 
+from nodus_api.apiserver.peer import STATE_KEY, Peer
 from nodus_api.tasks import end, spawn
 
 Message = MutableMapping[str, Any]
@@ -84,6 +85,10 @@ class AsgiClient:
         self._app = app
         self._headers = {"authorization": f"Bearer {token}"} if token else {}
         self._address = address
+        self.aborts = 0
+
+    def _aborted(self) -> None:
+        self.aborts += 1
 
     async def get(self, target: str, **headers: str) -> Response:
         return await self.request("GET", target, headers=headers)
@@ -127,7 +132,7 @@ class AsgiClient:
             "headers": [(k.encode(), v.encode("latin-1")) for k, v in sent.items()],
             "client": (self._address, 40000),
             "server": ("127.0.0.1", 8443),
-            "state": {},
+            "state": {STATE_KEY: Peer(address=self._address, abort=self._aborted)},
         }
         inbox: asyncio.Queue[Message] = asyncio.Queue()
         inbox.put_nowait({"type": "http.request", "body": body, "more_body": False})

@@ -42,6 +42,12 @@ def test_anything_else_is_refused_with_what_to_write(text: str) -> None:  # AS-1
         parse_duration(text)
 
 
+@pytest.mark.parametrize("text", [f"{'9' * 30}h", f"P{'9' * 400}D"])
+def test_one_that_no_clock_holds_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is too long: write at most 999999999 days"):
+        parse_duration(text)
+
+
 @pytest.mark.parametrize(
     ("duration", "text"),
     [

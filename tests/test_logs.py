@@ -48,9 +48,19 @@ def test_a_record_is_one_object_a_line(stream: io.StringIO) -> None:
 
 
 def test_uvicorn_s_colours_are_dropped(stream: io.StringIO) -> None:
-    logging.getLogger("uvicorn.error").info("Started", extra={"color_message": "\x1b[1mStarted"})
+    logging.getLogger("uvicorn.error").warning("Started", extra={"color_message": "\x1b[1mStarted"})
 
     assert set(line(stream)) == {"time", "level", "logger", "message"}
+
+
+def test_what_libraries_say_of_themselves_is_left_out(stream: io.StringIO) -> None:
+    logging.getLogger("uvicorn.error").info("Started server process [%d]", 1)
+    migration = logging.getLogger("alembic.runtime.migration")
+    migration.info("Context impl %s.", "PostgresqlImpl")
+    migration.info("Will assume %s DDL.", "transactional")
+    migration.info("Running upgrade %s -> %s", "0001", "0002")
+
+    assert line(stream)["message"] == "Running upgrade 0001 -> 0002"
 
 
 def test_fields_are_added_to_every_record_of_a_block(stream: io.StringIO) -> None:

@@ -253,6 +253,29 @@ def test_a_bad_pair_keeps_the_old_one(
     assert "the old one stays" in caplog.text
 
 
+class Swapped(CertificateReloader):
+    """Whose files change again between the look and the load."""
+
+    def _validated(self) -> x509.Certificate:
+        found = super()._validated()
+        self._files.key.write_text("half a fi")
+        return found
+
+
+async def test_a_pair_that_changes_while_it_is_loaded_is_refused(tmp_path: Path) -> None:  # AS-080
+    files = made(tmp_path)
+    reloader = Swapped(files, server_context(files), SystemClock())
+    files.certificate.unlink()
+    made(tmp_path)
+
+    assert reloader.check() is False
+    assert (reloader.reloads, reloader.failures) == (0, 1)
+    made(tmp_path)  # the next look finds a good one
+    files.certificate.touch()
+    assert CertificateReloader.check(reloader) is False  # swapped again
+    assert reloader.failures == 2
+
+
 async def test_an_expired_pair_is_refused(tmp_path: Path) -> None:  # AS-080
     clock = ManualClock(START)
     files = ensure_certificates(tmp_path, names=NAMES, clock=clock)
@@ -290,14 +313,17 @@ async def test_the_reloader_looks_every_ten_seconds(tmp_path: Path) -> None:  # 
         files.certificate.unlink()
         ensure_certificates(tmp_path, names=NAMES, clock=clock)
 
+    assert reloader.stalled() is not None
     task = spawn("reload", reloader.run(renew))
     await asyncio.sleep(0)
+    assert reloader.stalled() is None  # AS-105
     await clock.advance(9.9)
     assert (renewals, reloader.reloads) == (0, 0)
     await clock.advance(0.2)
     await asyncio.sleep(0)
     assert (renewals, reloader.reloads) == (1, 1)
     await end(task)
+    assert reloader.stalled() == "the certificate's files are no longer looked at"
 
 
 async def test_a_failed_renewal_is_counted_and_the_old_pair_stays(

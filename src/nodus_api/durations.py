@@ -36,15 +36,22 @@ def parse_duration(text: str) -> timedelta:
         seconds = sum(
             (Decimal(number) * _UNITS[unit] for number, unit in _GO_PART.findall(word)), Decimal(0)
         )
-        return timedelta(microseconds=int(seconds * 1_000_000))
+        return _of_seconds(seconds, text)
     iso = _ISO.fullmatch(word.upper())
     if iso and any(iso.groups()):
         days, hours, minutes, seconds_ = (Decimal(part or 0) for part in iso.groups())
         total = ((days * 24 + hours) * 60 + minutes) * 60 + seconds_
-        return timedelta(microseconds=int(total * 1_000_000))
+        return _of_seconds(total, text)
     raise ValueError(
         f"{text!r} is not a duration: write it with a unit, such as 90s, 1h30m or PT90S"
     )
+
+
+def _of_seconds(seconds: Decimal, text: str) -> timedelta:
+    try:
+        return timedelta(microseconds=int(seconds * 1_000_000))
+    except OverflowError:
+        raise ValueError(f"{text[:40]!r} is too long: write at most 999999999 days") from None
 
 
 def format_duration(duration: timedelta) -> str:

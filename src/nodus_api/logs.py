@@ -44,6 +44,9 @@ def configure(
         logger = logging.getLogger(name)
         logger.handlers.clear()
         logger.propagate = True
+    # what these two say at info is about themselves, and a process may run three of uvicorn's
+    logging.getLogger("uvicorn.error").setLevel("DEBUG" if level == "debug" else "WARNING")
+    logging.getLogger("alembic.runtime.migration").addFilter(_tells_of_the_schema)
     logging.captureWarnings(capture=True)
     return handler
 
@@ -58,6 +61,10 @@ def fields(**values: object) -> Iterator[None]:
 def mask_secrets(text: str) -> str:
     """Return `text` with the passwords of URLs and the secrets of tokens masked."""
     return _SECRETS.sub(lambda found: f"{found['url'] or found['token']}***", text)
+
+
+def _tells_of_the_schema(record: logging.LogRecord) -> bool:
+    return not str(record.msg).startswith(("Context impl", "Will assume"))
 
 
 class _Formatter(structlog.stdlib.ProcessorFormatter):

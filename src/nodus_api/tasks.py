@@ -4,10 +4,16 @@ Every task has a name and an owner that keeps, awaits and cancels it.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from nodus_api.clock import Clock
+
 T = TypeVar("T")
+
+OFTEN = 3
+OFTEN_SECONDS = 60.0
 
 
 def spawn(name: str, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
@@ -24,3 +30,22 @@ async def end(task: asyncio.Task[Any]) -> None:
     await asyncio.wait((task,))
     if not task.cancelled() and (error := task.exception()) is not None:
         raise error
+
+
+class Crashes:
+    """When a task crashed that is started again each time; three in a minute is often (AS-094)."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._last: deque[float] = deque(maxlen=OFTEN)
+        self.total = 0
+
+    def note(self) -> None:
+        """Note a crash."""
+        self.total += 1
+        self._last.append(self._clock.monotonic())
+
+    def often(self) -> bool:
+        """Return whether the last three lie within the last minute."""
+        since = self._clock.monotonic() - OFTEN_SECONDS
+        return len(self._last) == OFTEN and self._last[0] >= since

@@ -112,6 +112,7 @@ class CertificateReloader:
         self._seen = self._fingerprint()
         served = _read_certificate(files.certificate)
         self._names, self._expires = _names(served), served.not_valid_after_utc
+        self._running = False
         self.reloads = 0
         self.failures = 0
 
@@ -123,6 +124,7 @@ class CertificateReloader:
         self._seen = now_seen
         try:
             found = self._validated()
+            _load_pair(self._context, self._files)
         except CertificateError as error:
             self.failures += 1
             _log.error(
@@ -136,7 +138,6 @@ class CertificateReloader:
                 "The new certificate lacks names of the old one",
                 extra={"missing": sorted(self._names - names)},
             )
-        _load_pair(self._context, self._files)
         self._names, self._expires = names, found.not_valid_after_utc
         self.reloads += 1
         _log.info("A changed certificate was loaded", extra={"names": sorted(names)})
@@ -148,17 +149,25 @@ class CertificateReloader:
             return f"the certificate expired at {self._expires:%Y-%m-%dT%H:%M:%SZ}"
         return None
 
+    def stalled(self) -> str | None:
+        """Return that nobody looks at the files any more, or None (AS-105)."""
+        return None if self._running else "the certificate's files are no longer looked at"
+
     async def run(self, before: Callable[[], Awaitable[None]] | None = None) -> None:
         """Check every 10 seconds, for ever; `before` may renew the files first."""
-        while True:
-            await self._clock.sleep(RELOAD_SECONDS)
-            try:
-                if before is not None:
-                    await before()
-            except CertificateError as error:
-                self.failures += 1
-                _log.error("A certificate cannot be renewed", extra={"problem": str(error)})
-            self.check()
+        self._running = True
+        try:
+            while True:
+                await self._clock.sleep(RELOAD_SECONDS)
+                try:
+                    if before is not None:
+                        await before()
+                except CertificateError as error:
+                    self.failures += 1
+                    _log.error("A certificate cannot be renewed", extra={"problem": str(error)})
+                self.check()
+        finally:
+            self._running = False
 
     def _validated(self) -> x509.Certificate:
         _load_pair(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), self._files)

@@ -102,6 +102,7 @@ def replica_of(
     hot_path: bool = True,
     window: Window | None = None,
     checks: Mapping[str, Check] | None = None,
+    live_checks: Mapping[str, Check] | None = None,
     clock: Clock | None = None,
 ) -> Replica:
     log, tables = FeedLog(), AccessTables()
@@ -122,6 +123,7 @@ def replica_of(
         options=options or ServerOptions(public_url="https://nodus.test"),
         hot_path=hot_path,
         checks=checks,
+        live_checks=live_checks,
     )
     return Replica(
         app=app,

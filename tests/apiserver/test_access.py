@@ -145,7 +145,22 @@ async def test_guessing_is_slowed_down_by_address(replica: Replica) -> None:  # 
 
     assert answers == [401] * 21 + [429]
     assert (await replica.alice.get(N)).status == 200  # another address
-    await replica.advance(61)
+    await replica.advance(59)
+    assert (await guesser.get(N)).status == 429
+    await replica.advance(2)
+    assert (await guesser.get(N)).status == 401
+
+
+async def test_an_address_is_blocked_for_a_minute_from_the_last_guess(
+    replica: Replica,
+) -> None:  # AS-075
+    guesser = AsgiClient(replica.app, token=WRONG, address="198.51.100.8")
+    await guesser.get(N)
+    await replica.advance(50)
+    assert [(await guesser.get(N)).status for _ in range(21)] == [401] * 20 + [429]
+    await replica.advance(30)
+    assert (await guesser.get(N)).status == 429
+    await replica.advance(31)
     assert (await guesser.get(N)).status == 401
 
 
@@ -155,6 +170,9 @@ async def test_before_the_tables_are_read_credentials_cannot_be_checked() -> Non
 
     assert (got.status, status_of(got)["reason"]) == (503, "ServiceUnavailable")
     assert got.headers["retry-after"] == "1"
+    # whoever asks how the server is gets an answer, with a credential too
+    for path in ("/livez", "/readyz", "/version"):
+        assert (await replica.admin.get(path)).status == (500 if path == "/readyz" else 200)
 
 
 # -- authorisation ---------------------------------------------------------------------------------

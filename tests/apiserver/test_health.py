@@ -26,9 +26,13 @@ async def test_the_checks_in_full(replica: Replica) -> None:  # AS-105
     live = await replica.stranger.get("/livez?verbose")
     ready = await replica.stranger.get("/readyz?verbose&exclude=database&exclude=nope")
 
-    assert live.body == b"[+]ping ok\n[+]event-loop ok\n[+]feed-worker ok\nlivez check passed\n"
+    assert live.body == (
+        b"[+]ping ok\n[+]event-loop ok\n[+]feed-worker ok\n[+]background-tasks ok\n"
+        b"livez check passed\n"
+    )
     assert ready.body == (
-        b"[+]ping ok\n[+]event-loop ok\n[+]feed-worker ok\n[+]database excluded: ok\n"
+        b"[+]ping ok\n[+]event-loop ok\n[+]feed-worker ok\n[+]background-tasks ok\n"
+        b"[+]database excluded: ok\n"
         b"[+]watch-cache-sync ok\n[+]feed-lag ok\n[+]authentication-config ok\n[+]shutdown ok\n"
         b'warn: some health checks cannot be excluded: no matches for "nope"\n'
         b"readyz check passed\n"
@@ -77,6 +81,45 @@ async def test_a_check_that_the_composition_adds() -> None:
     assert one.body == b"internal server error: it expired yesterday\n"
 
 
+async def test_a_live_check_that_the_composition_adds() -> None:  # AS-105
+    replica = replica_of(live_checks={"cert-reloader": lambda: "it stands still"})
+    async with running(replica):
+        for endpoint in ("livez", "readyz", "healthz"):
+            got = await replica.stranger.get(f"/{endpoint}")
+            assert b"[-]cert-reloader failed: reason withheld\n" in got.body
+
+
+async def test_a_background_task_that_crashes_starts_again(
+    replica: Replica, caplog: pytest.LogCaptureFixture
+) -> None:  # AS-094
+    def crash() -> None:
+        raise RuntimeError("not foreseen")
+
+    whole, replica.app.access.changed = replica.app.access.changed, crash
+    judging = replica.app.background.crashes["rights"]
+    for count in range(1, 3):  # it judges once a minute
+        await replica.advance(62)
+        assert judging.total == count
+        assert (await replica.stranger.get("/livez")).status == 200
+    replica.app.access.changed = whole
+    await replica.advance(62)
+
+    assert judging.total == 2
+    assert "a background task crashed and starts again" in caplog.text
+
+
+async def test_a_task_that_crashes_often_turns_livez_red(replica: Replica) -> None:  # AS-094
+    for _ in range(3):
+        replica.app.background.crashes["access"].note()
+    got = await replica.admin.get("/livez/background-tasks")
+    assert (got.status, got.body) == (
+        500,
+        b"internal server error: crashed three times within a minute: access\n",
+    )
+    await replica.advance(61)
+    assert (await replica.stranger.get("/livez")).status == 200
+
+
 async def test_one_check_of_an_admin(replica: Replica) -> None:
     got = await replica.admin.get("/livez/ping")
 
@@ -120,6 +163,8 @@ async def test_metrics(replica: Replica) -> None:  # AS-097, AS-098
     assert value(found, "apiserver_longrunning_requests", verb="WATCH", scope="namespace") == 1
     assert value(found, "apiserver_watch_events_total", resource="attempts") == 12
     assert value(found, "authorization_attempts_total", result="denied") == 1
+    assert value(found, "authentication_attempts", result="success") == 7
+    assert value(found, "apiserver_watch_cache_events_received_total") == 0
     assert value(found, "nodus_watchcache_attempts") == 15
     assert value(found, "apiserver_watch_cache_resource_version") == replica.rev
     assert value(found, "process_open_fds")

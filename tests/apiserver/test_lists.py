@@ -90,6 +90,7 @@ async def test_gzip_begins_at_128_kib(replica: Replica) -> None:  # LW C-36
 
     assert "content-encoding" not in small.headers
     assert big.headers["content-encoding"] == "gzip"
+    assert big.headers["vary"] == small.headers["vary"] == "Accept, Accept-Encoding"  # LW-059
     assert "content-encoding" not in plain.headers
     assert len(plain.body) > 131_072 > len(big.body)
     assert gzip.decompress(big.body) == plain.body

@@ -2,11 +2,14 @@
 
 from datetime import timedelta
 from typing import Any
+from urllib.parse import quote
 
 import orjson
 import pytest
 from tests.apiserver.conftest import START, Replica, T, names
 from tests.watchcache.conftest import until
+
+from nodus_api.metav1.shards import hash_of
 
 NS = "/api/v1/namespaces"
 
@@ -153,8 +156,31 @@ async def test_a_project_that_came_again_is_another_one(replica: Replica) -> Non
     assert events[1]["object"]["metadata"]["uid"] != str(old)
 
 
+async def test_shards_of_projects(replica: Replica) -> None:  # LW-016, LW-166
+    half = "0x8000000000000000"
+    found = []
+    for start, end in (("0x0000000000000000", half), (half, "0x10000000000000000")):
+        text = f"shardRange(object.metadata.uid,'{start}','{end}')"
+        got = body(await replica.admin.get(f"{NS}?shardSelector={quote(text)}"))
+        assert got["metadata"]["shardInfo"] == {
+            "selector": f"shardRange(object.metadata.uid, '{start}', '{end}')"
+        }
+        found.append([item["metadata"]["name"] for item in got["items"]])
+
+    lower = [
+        name
+        for name, project in replica.tables.projects.items()
+        if hash_of(str(project.uid)) < half
+    ]
+    assert found[0] == lower
+    assert sorted(found[0] + found[1]) == ["example", "other"]
+
+
 async def test_namespaces_are_read_only(replica: Replica) -> None:
     got = await replica.admin.request("POST", NS, body=b"{}")
+    assert "nodus project create NAME" in body(got)["fix"]
+    put = await replica.admin.request("PUT", f"{NS}/example", body=b"{}")
+    assert "nodus project" in body(put)["fix"]
 
     assert (got.status, body(got)["message"]) == (
         405,

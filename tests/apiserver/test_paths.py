@@ -7,6 +7,13 @@ import orjson
 import pytest
 from tests.apiserver.conftest import A, N, Replica, T, names
 
+FIXES = {
+    "create": "nodus submit -f FILE",
+    "update": "nodus scale OWNER N",
+    "patch": "nodus scale OWNER N",
+    "deletecollection": "nodus stop OWNER",
+    "options": "nodus submit",
+}
 WORDS = {"POST": "create", "PUT": "update", "PATCH": "patch", "OPTIONS": "options"}
 
 
@@ -70,6 +77,7 @@ async def test_nothing_is_written_in_a_collection(
     )
     assert found["details"] == {"group": "nodus.dev", "kind": "attempts"}
     assert got.headers["allow"] == "GET, HEAD"
+    assert FIXES[word] in found["fix"]  # LW-202: made for this request
 
 
 @pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE"])
@@ -161,6 +169,16 @@ async def test_a_table_of_attempts(replica: Replica) -> None:  # LW C-32, C-33
         'Unable to convert to Table as requested: includeObject: Invalid value: "X": '
         "must be 'Metadata', 'Object', 'None', or empty"
     )
+
+
+async def test_only_a_table_reads_include_object(replica: Replica) -> None:  # LW-254
+    assert (await replica.admin.get(f"{N}?includeObject=X")).status == 200
+    async with replica.admin.open("GET", f"{N}?watch=1&includeObject=X") as stream:
+        assert stream.response.status == 200
+    refused = await replica.admin.get(f"{N}?watch=1&includeObject=X", accept=T)
+
+    assert refused.status == 400
+    assert status_of(refused)["message"].startswith("Unable to convert to Table as requested: ")
 
 
 async def test_a_table_of_one_attempt(replica: Replica) -> None:  # LW-250

@@ -316,3 +316,38 @@ async def test_plain_http_is_served_without_a_context() -> None:
         await serving
 
     assert (got.status_code, got.text) == (200, "ok")
+
+
+@pytest.mark.parametrize(
+    "late",
+    [b"11000\r\n" + b"x" * 0x11000, b"2\r\nx"],
+    ids=["more than the limit", "slower than the time"],
+)
+async def test_a_body_after_its_answer_is_bounded(one: Served, late: bytes) -> None:  # AS-091
+    """A write is answered before its body has come; the rest is not waited for without end."""
+    async with one.connect() as (reader, writer), asyncio.timeout(5):
+        writer.write(request(N, "Transfer-Encoding: chunked", method="POST"))
+        head = await reader.readuntil(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 405 ")
+        await reader.readexactly(content_length(head))
+        writer.write(late)
+        with suppress(ConnectionError):
+            assert await reader.read() == b""
+
+
+async def test_a_body_after_its_answer_keeps_the_connection(one: Served) -> None:  # LW-062
+    """As kubectl sends it: the body in a record of its own."""
+    async with one.connect() as (reader, writer), asyncio.timeout(5):
+        for _ in range(2):
+            writer.write(request(N, "Content-Length: 2", "Expect: 100-continue", method="POST"))
+            head = await reader.readuntil(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 405 ")
+            await reader.readexactly(content_length(head))
+            writer.write(b"{}")
+
+
+def content_length(head: bytes) -> int:
+    for line in head.lower().split(b"\r\n"):
+        if line.startswith(b"content-length: "):
+            return int(line.partition(b": ")[2])
+    raise AssertionError(head)

@@ -229,6 +229,22 @@ async def test_a_watch_of_tables(replica: Replica) -> None:  # LW C-77
     assert tables[0]["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
 
 
+async def test_ages_in_a_watch_are_as_of_the_event(replica: Replica) -> None:  # LW-141, LW-252
+    assert isinstance(replica.clock, ManualClock)
+    await replica.clock.advance(1800)  # all are 12 h 30 min old
+    query = f"resourceVersion={replica.rev}&timeoutSeconds=3600"
+    async with watching(replica, query, accept=T) as stream:
+        replica.change("example", "train-0-e1", "Running")
+        before = (await stream.event())["object"]
+        await replica.clock.advance(1801)
+        replica.change("example", "train-0-e1", "Failed")
+        after = (await stream.event())["object"]
+
+    columns = [column["name"] for column in before["columnDefinitions"]]
+    assert before["rows"][0]["cells"][columns.index("Age")] == "12h"
+    assert after["rows"][0]["cells"][columns.index("Age")] == "13h"
+
+
 async def test_a_bookmark_may_be_the_first_event_of_a_table(replica: Replica) -> None:  # LW-141
     query = "allowWatchBookmarks=1&includeObject=None&fieldSelector=metadata.name%3Dnope"
     async with watching(replica, query, accept=T) as stream:

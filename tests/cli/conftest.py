@@ -23,5 +23,5 @@ def nodus(monkeypatch: pytest.MonkeyPatch) -> Nodus:
 @pytest.fixture(scope="session")
 def up(open_folder: Path) -> Iterator[Up]:
     """One `nodus up` for all tests that only read it, or work in a project of their own."""
-    with Up(open_folder / "up") as running:
+    with Up(open_folder / "up") as running, running.recorded():
         yield running

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 import yaml
 from click.testing import CliRunner, Result
+from tests.history.recording import Recorder
 
 from nodus_api.cli import processes
 from nodus_api.cli.main import main
@@ -79,6 +80,7 @@ class Up:
     root: Path
     arguments: tuple[str, ...] = ()
     process: "subprocess.Popen[bytes] | None" = field(default=None, init=False)
+    recorder: Recorder | None = field(default=None, init=False)
 
     def __enter__(self) -> "Up":
         self.start()
@@ -153,6 +155,13 @@ class Up:
         assert not check or done.exit_code == 0, done.stderr
         return done
 
+    @contextmanager
+    def recorded(self) -> Iterator["Up"]:
+        """Watch it from now on, and check all that was seen at the end (H-01 to H-23)."""
+        with Recorder(self) as self.recorder:
+            yield self
+        self.recorder = None
+
     # the public API, by the standard library alone ---------------------------------------------
 
     @property
@@ -183,10 +192,13 @@ class Up:
 
     def json(self, path: str = ATTEMPTS) -> Any:
         """Return the decoded body of a success."""
+        asked = self.recorder.now() if self.recorder else None
         with self.get(path) as answer:
             body = answer.read()
             assert answer.status == 200, body
-            return json.loads(body)
+        if self.recorder and asked:
+            self.recorder.took(path, asked, answer.status, body)
+        return json.loads(body)
 
     def attempts(self, owner: str) -> list[dict[str, Any]]:
         """Return a Job's Attempts, by slot and epoch."""

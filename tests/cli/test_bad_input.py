@@ -80,6 +80,23 @@ async def test_an_unknown_project_is_refused(
         assert "roject 'nope'" in refusal(result)
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (GOOD.replace("spec:", "spec:\n  completion: 2"), "did you mean completions?"),
+        (GOOD.replace("kind: Job", "kind: Jab"), "or Import."),
+        ("kind: [Job", "correct that line."),
+    ],
+)
+def test_what_is_wrong_with_stdin_is_one_sentence_with_one_mark_at_its_end(
+    nodus: Nodus, text: str, said: str
+) -> None:
+    result = nodus("submit", "-f", "-", "--database-url", "postgresql:///x", stdin=text)
+
+    assert refusal(result).startswith("stdin: ")
+    assert refusal(result).endswith(said)
+
+
 def test_a_manifest_that_is_not_there_is_refused(nodus: Nodus, tmp_path: Path) -> None:
     file = tmp_path / "missing.yaml"
     result = nodus("submit", "-f", file, "--database-url", "postgresql:///x")

@@ -70,7 +70,8 @@ def test_the_demo_runs_from_nothing_to_the_bill(open_folder: Path) -> None:
     assert "Nodus is ready at https://127.0.0.1:" in done.stdout
     assert "The Attempts through plain HTTPS" in done.stdout
     assert "USD, as the Attempts themselves say." in done.stdout
-    assert done.stdout.endswith("Everything is stopped.\n")
+    *_, last = done.stdout.splitlines()
+    assert last.startswith(f"Everything is stopped. Its data stays in {root} ")
     assert len(re.findall(r"^decay-fit-1-e1-\w+ +Failed +CustomerExit +3 ", done.stdout, re.M)) == 1
     assert not (root / "database-url").exists()
     assert list((root / "run").glob("*.pid")) == []

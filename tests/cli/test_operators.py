@@ -1,6 +1,7 @@
 """migrate, doctor, kubeconfig, openapi, token and project against a real database."""
 
 import json
+import socket
 from base64 import b64decode
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,10 @@ import pytest
 import yaml
 from tests.cli.conftest import Nodus
 
+from nodus_api.cli.bootstrap import certificate_names
+from nodus_api.clock import SystemClock
 from nodus_api.storage.embedded import EmbeddedPostgres
+from nodus_api.tls import ensure_certificates
 
 
 @pytest.fixture
@@ -87,6 +91,39 @@ def test_a_kubeconfig_holds_server_ca_token_and_project(  # AS-074
     assert "give a readable file with --token-file" in refused.stderr
 
 
+def test_a_kubeconfig_beside_nodus_serve_takes_the_ca_that_it_made(  # AS-074
+    nodus: Nodus, tmp_path: Path
+) -> None:
+    (tmp_path / "token").write_text("word\n")
+    (tmp_path / "certs").mkdir()
+    (tmp_path / "certs" / "ca.crt").write_text("made by serve")
+    command = ("kubeconfig", "--server", "https://nodus.example:8443", "--data-dir", tmp_path)
+
+    def ca() -> bytes:
+        cluster = yaml.safe_load(nodus(*command).stdout)["clusters"][0]["cluster"]
+        return b64decode(cluster["certificate-authority-data"])
+
+    assert ca() == b"made by serve"
+    (tmp_path / "ca.crt").write_text("handed out by up")
+    assert ca() == b"handed out by up"
+
+
+def test_the_doctor_says_how_to_start_a_server_that_is_gone(nodus: Nodus, tmp_path: Path) -> None:
+    names = certificate_names("127.0.0.1", ())
+    ensure_certificates(tmp_path / "certs", names=names, clock=SystemClock())
+    (tmp_path / "token").write_text("word\n")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        server = f"https://127.0.0.1:{taken.getsockname()[1]}"
+    made = nodus("kubeconfig", "--server", server, "--data-dir", tmp_path)
+    (tmp_path / "kubeconfig").write_text(made.stdout)
+    done = nodus("doctor", "-o", "json", "--data-dir", tmp_path)
+
+    found = {one["check"]: one for one in json.loads(done.stdout)}
+    assert not found["server"]["well"]
+    assert found["server"]["said"].startswith(f"{server} cannot be reached (")
+    assert found["server"]["said"].endswith(f": start `nodus up --data-dir {tmp_path}`.")
+
+
 def test_openapi_is_written_and_checked(nodus: Nodus, tmp_path: Path) -> None:
     folder = tmp_path / "openapi"
     missing = nodus("openapi", "--check", "--directory", folder)
@@ -123,7 +160,9 @@ def test_tokens_are_made_listed_and_revoked(nodus: Nodus, clean_database: str) -
     first, second = json.loads(listed.stdout)
     assert (first["user"], first["groups"], first["revoked"]) == ("ann", ["a", "b"], None)
     assert (second["user"], second["expires"]) == ("ben", None)
-    assert "ann" in nodus("token", "list", *where).stdout
+    table = nodus("token", "list", *where).stdout
+    assert table.split("\n")[0].split()[-2:] == ["REVOKED", "LAST-USED"]
+    assert "ann" in table
 
     assert nodus("token", "revoke", made["id"], *where).exit_code == 0
     again = nodus("token", "revoke", made["id"], *where)
@@ -131,13 +170,17 @@ def test_tokens_are_made_listed_and_revoked(nodus: Nodus, clean_database: str) -
     assert "that is still good" in again.stderr
 
 
-def test_projects_have_members_and_funds(nodus: Nodus, clean_database: str) -> None:  # AS-072
+def test_projects_have_members(nodus: Nodus, clean_database: str) -> None:  # AS-072
     where = ("--database-url", clean_database)
     assert nodus("project", "create", "team-a", *where).exit_code == 0
     assert "exists already" in nodus("project", "create", "team-a", *where).stderr
     for role in ("viewer", "editor"):
         added = nodus("project", "add-member", "team-a", "--user", "ann", "--role", role, *where)
         assert added.stdout == f"User ann is {role} of team-a.\n"
+    members = nodus("project", "members", "team-a", "-o", "json", *where)
+    assert json.loads(members.stdout) == [{"kind": "user", "name": "ann", "role": "editor"}]
+    assert nodus("project", "members", "default", *where).stdout == "None.\n"
+    assert "nodus project create nope" in nodus("project", "members", "nope", *where).stderr
     missing = nodus("project", "add-member", "nope", "--user", "ann", *where)
     assert missing.exit_code == 2
     assert "nodus project create nope" in missing.stderr

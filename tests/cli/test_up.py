@@ -22,7 +22,8 @@ def own(open_folder: Path) -> Iterator[Up]:
     """A `nodus up` whose parts tests kill; each test leaves it running and well."""
     running = Up(open_folder / "own")
     running.start()
-    yield running
+    with running.recorded():
+        yield running
     assert running.stop() == 0
 
 
@@ -83,14 +84,18 @@ def test_submit_waits_follows_and_tells_success(up: Up) -> None:  # SC-801
     assert again.stdout == "job/fine is there already, with the same spec: nothing changed.\n"
     other = up.nodus("submit", "-f", "-", stdin=job("fine", "exit 1"), check=False)
     assert other.exit_code == 2  # SC-802
-    assert "exists with another spec" in other.stderr
+    assert other.stderr == (
+        "Error: job/fine: it exists with another spec: submit this one under another name.\n"
+    )
+    ended = up.nodus("stop", "fine", check=False)
+    assert ended.stderr == "Error: job/fine: it has succeeded already.\n"
 
 
 def test_submit_wait_tells_failure(up: Up) -> None:
     done = up.nodus("submit", "-f", "-", "--wait", stdin=job("broken", "exit 7"), check=False)
 
     assert done.exit_code == 1
-    assert done.stderr == "Error: job/broken is Failed: `nodus get -o json` says why.\n"
+    assert done.stderr == "Error: job/broken failed: `nodus get -n default -o json` says why.\n"
     assert any("Failed  CustomerExit, exit 7" in line for line in done.stdout.splitlines())
 
 
@@ -113,7 +118,8 @@ def test_views_agree_with_the_api_and_the_segments_add_up(up: Up) -> None:
     shown = json.loads(up.nodus("get", name, "-o", "json").stdout)
     assert shown["items"] == [served]
     assert name in up.nodus("get", "--wide").stdout
-    assert up.nodus("get", "no-such", check=False).exit_code == 2
+    missing = up.nodus("get", "no-such", check=False)
+    assert (missing.exit_code, missing.stdout) == (2, "")
     costs = {
         by: json.loads(up.nodus("cost", "--by", by, "-o", "json").stdout)
         for by in ("owner", "project", "offering", "segment")

@@ -15,7 +15,7 @@ Kubectl = Callable[..., str]
 @pytest.fixture(scope="session")
 def live(open_folder: Path) -> Iterator[Up]:
     """`nodus up` with Jobs that succeeded, failed once, run, and fit nowhere."""
-    with Up(open_folder / "conformance") as running:
+    with Up(open_folder / "conformance") as running, running.recorded():
         running.nodus("submit", "-f", "-", "--wait", stdin=job("fine", "sleep 1", completions=2))
         retried = job("retried", 'test "$NODUS_EPOCH" = 2', restart={"maxRetries": 1})
         running.nodus("submit", "-f", "-", "--wait", stdin=retried)

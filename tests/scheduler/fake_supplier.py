@@ -7,6 +7,7 @@ from uuid import UUID
 
 from nodus_api.clock import Clock
 from nodus_api.suppliers.supplier import (
+    Ambiguous,
     DeletionObservation,
     FaultInjection,
     MachineCondition,
@@ -63,6 +64,9 @@ class FakeSupplier:
     before: Exception | None = None
     after: Exception | None = None
     deaf_deletes: int = 0
+    deaf_signals: int = 0
+    proven: set[str] = field(default_factory=set)
+    """Handles that are listed still, but proven gone."""
     machines: dict[str, MachineView] = field(default_factory=dict)
     intents: dict[str, MachineIntent] = field(default_factory=dict)
     creates: list[str] = field(default_factory=list)
@@ -108,6 +112,9 @@ class FakeSupplier:
 
     async def signal(self, handle: str, order: Order) -> None:
         self.signals.append((handle, order))
+        if self.deaf_signals:
+            self.deaf_signals -= 1
+            raise Ambiguous("no answer")
 
     async def delete(self, handle: str) -> None:
         if self.deaf_deletes:
@@ -118,7 +125,8 @@ class FakeSupplier:
                 self.deleted[key] = self.machines.pop(key)
 
     async def prove_deleted(self, handle: str) -> DeletionObservation:
-        if any(one.handle == handle for one in self.machines.values()):
+        listed = any(one.handle == handle for one in self.machines.values())
+        if listed and handle not in self.proven:
             return DeletionObservation(verdict=Verdict.PRESENT)
         return DeletionObservation(verdict=Verdict.GONE, at=self.clock.now())
 

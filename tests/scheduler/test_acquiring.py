@@ -3,9 +3,10 @@
 from datetime import timedelta
 
 import pytest
+import sqlalchemy as sa
 from tests.scheduler.fake_supplier import an_offer
 from tests.scheduler.invariants import check, check_quiet
-from tests.scheduler.world import World
+from tests.scheduler.world import Runner, World
 
 from nodus_api.storage import tables as t
 from nodus_api.suppliers.supplier import (
@@ -179,6 +180,57 @@ async def test_a_machine_of_ours_without_a_row_is_swept(world: World) -> None:  
     (row,) = await world.rows(t.orphans)
     assert (row["handle"], row["cause"]) == ("h-orphan", "no row")
     assert row["gone"] is not None
+
+
+async def test_a_machine_that_ended_and_holds_room_is_swept(world: World) -> None:  # SC-611
+    await world.submit()
+    await world.settle()
+    (key,) = world.fake.machines
+    ours = world.fake.machines[key]
+    for name in ("held", "listed"):
+        world.fake.machines[name] = type(ours)(
+            handle=f"h-{name}",
+            key=name,
+            condition=MachineCondition.GONE,
+            installation=ours.installation,
+        )
+    world.fake.proven.add("h-listed")  # a supplier lists it for a while, and that is all
+    await world.settle(300)
+    await world.settle()
+    assert set(world.fake.machines) == {key, "listed"}
+    assert [row["handle"] for row in await world.rows(t.orphans)] == ["h-held"]
+
+
+async def test_a_machine_that_nobody_released_is_swept(world: World) -> None:  # SC-611
+    await world.submit()
+    await world.settle()
+    runner = await world.start()
+    world.fake.deaf_deletes = 1
+    await runner.report("exited", exitCode=0, signal=None, oom=False)
+    await world.settle()
+    async with world.database.transaction() as connection:
+        forgotten = {"state": "Registered", "releasing": None, "next_try": None}
+        await connection.execute(sa.update(t.machines).values(forgotten))
+    await world.settle(300)
+    await world.settle()
+    assert await world.rows(t.orphans) == []
+    await world.settle(301)
+    await world.settle()
+    (row,) = await world.rows(t.orphans)
+    assert row["cause"] == "its Attempt ended long ago"
+    assert world.fake.machines == {}
+
+
+async def test_a_runner_that_reports_proves_its_machine(world: World) -> None:  # SC-606 step 7
+    world.fake.after = Ambiguous("connection reset")
+    await world.submit()
+    await world.settle()
+    assert await world.stage() == "Acquiring"
+    (intent,) = world.fake.intents.values()
+    await Runner(world.database, intent).report("registered", checks={})
+    await world.settle()  # no time passes: it is found at once, and then heard
+    assert "registeredTime" in (await world.status())["timings"]
+    assert len(world.fake.creates) == 1
 
 
 async def test_deletion_is_retried_until_it_is_proven(world: World) -> None:  # scenario 38, SC-610

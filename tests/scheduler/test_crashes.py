@@ -66,7 +66,7 @@ async def test_dying_at_any_transaction_changes_nothing(  # P-08, scenario 8
     mortal.committed = committed
     deaths = 0
     for turn in range(300):
-        mortal.lives = turn * 7 % 17  # taking over and one beat are three of them
+        mortal.lives = turn * 5 % 11  # taking over and one beat are three of them
         try:
             await world.lead()
             await world.settle()

@@ -94,6 +94,25 @@ async def test_a_start_is_granted_to_one_machine_alone(world: World) -> None:  #
     assert [row["won"] for row in leases] == [True]
 
 
+async def test_a_start_without_a_grant_counts_for_nothing(world: World) -> None:  # T10, SC-341
+    await world.submit()
+    await world.settle()
+    runner = await world.runner()
+    await runner.report("registered", checks={})
+    await runner.report("started")
+    await world.settle()
+    assert await world.stage() == "Starting"
+    assert world.passes is not None
+    dropped = world.passes.loop.metrics.registry.get_sample_value(
+        "nodus_scheduler_dropped_events_total", {"event": "started"}
+    )
+    assert dropped == 1
+    await runner.report("exited", exitCode=0, signal=None, oom=False, startAgeMs=1)
+    await world.settle()
+    status = await world.status()
+    assert (status["reason"], "commandStartedTime" in status["timings"]) == ("InternalError", False)
+
+
 async def test_no_start_is_granted_once_a_stop_is_ordered(world: World) -> None:
     await world.submit()
     await world.settle()

@@ -6,7 +6,7 @@ from tests.scheduler.invariants import check, check_quiet
 from tests.scheduler.world import World
 
 from nodus_api.storage import tables as t
-from nodus_api.suppliers.supplier import ExitRecord, MachineCondition
+from nodus_api.suppliers.supplier import Ambiguous, ExitRecord, MachineCondition
 
 
 async def test_a_machine_that_failed_is_replaced(world: World) -> None:  # T15, SC-120 rule 3
@@ -62,6 +62,59 @@ async def test_a_machine_missing_once_is_not_lost(world: World) -> None:  # SC-6
         await world.settle(5)
     await world.settle(0)
     assert (await world.status())["reason"] == "NodeLost"
+
+
+async def test_an_answer_without_any_machine_is_an_outage(world: World) -> None:  # scenario 39
+    await world.submit(completions=2)
+    await world.settle()
+    await world.start("0/1")
+    await world.start("1/1")
+    machines, world.fake.machines = world.fake.machines, {}
+    for _ in range(4):
+        await world.settle(5)
+    world.fake.machines = machines
+    await world.settle(5)
+    stages = [one["status"]["progress"]["stage"] for one in await world.all_documents()]
+    assert stages == ["Running", "Running"]
+
+
+async def test_a_new_leader_asks_before_it_gives_up_a_silent_machine(
+    world: World,
+) -> None:  # SC-614
+    await world.submit()
+    await world.settle()
+    await world.start()
+    for _ in range(5):
+        await world.settle(25)  # silent for 125 s, and the supplier vouches for it
+    passes = await world.lead("next")  # a short gap: nobody's silence is forgiven
+    await passes.step("deadlines")
+    assert await world.stage() == "Running"
+    await world.settle()
+    assert await world.stage() == "Running"
+
+    async def away(handles: object) -> object:
+        raise Ambiguous("no answer")
+
+    world.fake.observe = away  # type: ignore[method-assign, assignment]  # the supplier's API is down
+    await world.settle(31)
+    assert (await world.status())["reason"] == "NodeLost"
+
+
+async def test_starting_is_counted_from_the_grant(world: World) -> None:  # SC-613
+    world.fake.starts = MachineCondition.PENDING
+    await world.submit()
+    await world.settle()
+    (key,) = world.fake.machines
+    begun = world.clock.now()
+    await world.settle(290)  # it ran for long before we could see it
+    world.fake.become(key, condition=MachineCondition.RUNNING, billing_start=begun)
+    await world.settle(5)
+    status = await world.status()
+    assert status["timings"]["billingStartTime"] == "2026-01-01T00:00:00Z"  # SC-503
+    await world.settle(599)
+    assert await world.stage() == "Starting"
+    await world.settle(1)
+    assert (await world.status())["reason"] == "StartupTimeout"
 
 
 async def test_a_machine_that_dies_before_its_program_costs_nothing(world: World) -> None:

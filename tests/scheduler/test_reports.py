@@ -141,9 +141,11 @@ async def test_without_a_known_token_nothing_is_read(desk: Desk, header: dict[st
         ({"kind": "dance"}, "kind"),
         ({"ageMs": -1}, "ageMs"),
         ({"attempt": "me"}, "attempt"),
+        ({"kind": "exited", "exitCode": 256}, "exitCode"),
+        ({"kind": "registered", "checks": {"failed": "all"}}, "checks.failed"),
     ],
 )
-async def test_a_malformed_report_names_its_field(
+async def test_a_malformed_report_names_its_field(  # SC-641
     desk: Desk, fields: dict[str, Any], field: str
 ) -> None:
     answer = await desk.post(**fields)
@@ -158,6 +160,8 @@ async def test_what_is_no_json_is_refused(desk: Desk) -> None:
 
 async def test_a_body_is_at_most_64_kib(desk: Desk) -> None:  # SC-645
     assert (await desk.post(kind="exited", message="x" * (BODY_LIMIT - 500))).status_code == 200
+    (row,) = await desk.world.rows(t.runner_reports)
+    assert row["body"] == {"message": "x" * 1024}  # SC-641
     assert (await desk.post(kind="exited", message="x" * BODY_LIMIT)).status_code == 413
 
 

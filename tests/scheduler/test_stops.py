@@ -117,6 +117,21 @@ async def test_a_stop_while_running_drains(world: World) -> None:  # SC-013, T17
     await check_quiet(world)
 
 
+async def test_an_order_that_did_not_arrive_is_sent_again_with_patience(
+    world: World,
+) -> None:  # SC-617
+    await world.submit()
+    await world.settle()
+    await world.start()
+    world.fake.deaf_signals = 2
+    await world.ask("stop")
+    for waited, sent in ((0, 1), (0.5, 1), (0.5, 2), (1, 2), (1, 3), (5, 3)):
+        await world.settle(waited)
+        assert len(world.fake.signals) == sent
+    (work,) = await world.rows(t.attempt_work)
+    assert work["drain_signalled"] is not None
+
+
 async def test_an_exit_before_the_signal_keeps_its_own_outcome(world: World) -> None:  # SC-013
     await world.submit()
     await world.settle()

@@ -13,7 +13,7 @@ from tests.scheduler.fake_supplier import FakeSupplier
 from nodus_api.clock import ManualClock
 from nodus_api.kernel.spec import WorkloadSpec
 from nodus_api.kernel.vocabulary import OwnerKind
-from nodus_api.scheduler import Passes, Scheduler
+from nodus_api.scheduler import Pace, Passes, Scheduler
 from nodus_api.scheduler.intents import token_hash
 from nodus_api.storage import tables as t
 from nodus_api.storage.engine import Database
@@ -55,6 +55,7 @@ class World:
     database: Database
     clock: ManualClock
     supplier: Supplier
+    pace: Pace = field(default_factory=Pace)
     passes: Passes | None = None
     runners: dict[str, Runner] = field(default_factory=dict)
 
@@ -66,15 +67,16 @@ class World:
     async def lead(self, holder: str = "test") -> Passes:
         """Begin a reign with a new scheduler object, as after a crash of the last one."""
         reign = await LeaderStore(self.database).take_over(holder)
-        self.passes = Scheduler(self.database, self.supplier, self.clock).passes(reign)
+        scheduler = Scheduler(self.database, self.supplier, self.clock, pace=self.pace)
+        self.passes = scheduler.passes(reign)
         return self.passes
 
     async def settle(self, seconds: float = 0.0) -> None:
         """Let time pass, then make passes until one leaves nothing to do."""
         await self.clock.advance(seconds)
         passes = self.passes or await self.lead()
+        await LeaderStore(self.database).beat(passes.loop.reign.token)
         for turn in range(30):
-            await LeaderStore(self.database).beat(passes.loop.reign.token)
             again = await passes.once(full=turn == 0)
             await passes.loop.calls.settled()
             if not again and passes.loop.calls.idle:
@@ -104,13 +106,13 @@ class World:
 
     async def outcome(self, command: int) -> str | None:
         query = sa.select(t.commands.c.outcome).where(t.commands.c.no == command)
-        async with self.database.transaction(read_only=True) as connection:
+        async with self.database.single_reads() as connection:
             found: str | None = (await connection.execute(query)).scalar_one()
         return found
 
     async def all_documents(self) -> list[dict[str, Any]]:
         """Return the published documents."""
-        async with self.database.transaction(read_only=True) as connection:
+        async with self.database.single_reads() as connection:
             docs = (await connection.execute(sa.select(t.attempt_objects.c.doc))).scalars().all()
         return [json.loads(doc) for doc in docs]
 
@@ -161,10 +163,13 @@ class World:
         return runner
 
     async def workload(self) -> Mapping[str, Any]:
-        async with self.database.transaction(read_only=True) as connection:
+        async with self.database.single_reads() as connection:
             row = (await connection.execute(sa.select(t.workloads))).mappings().one()
         return dict(row)
 
+    async def workloads(self) -> list[Mapping[str, Any]]:
+        return await self.rows(t.workloads)
+
     async def rows(self, table: sa.Table) -> list[Mapping[str, Any]]:
-        async with self.database.transaction(read_only=True) as connection:
+        async with self.database.single_reads() as connection:
             return [dict(row) for row in (await connection.execute(sa.select(table))).mappings()]

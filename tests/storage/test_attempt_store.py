@@ -80,7 +80,9 @@ class Bench:
             minimum=timedelta(0),
             available=4,
         )
-        await CatalogStore(self.database, "fake").sync(self.token, [SMALL], [offer])
+        await CatalogStore(self.database, "fake").sync(
+            self.token, [SMALL], [offer], asked=self.workload.created
+        )
         workloads = WorkloadStore(self.database)
         async with workloads.edit(self.token, OWNER) as edit:
             await edit.put(self.workload)

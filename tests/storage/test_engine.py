@@ -76,6 +76,24 @@ async def test_a_login_that_is_no_member_keeps_its_rights_with_one_warning(
     assert caplog.records[0].__dict__["role"] == "nodus_api"
 
 
+async def test_before_the_roles_are_made_nothing_is_said_of_membership(
+    database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:  # AS-117
+    admin = await asyncpg.connect(database_url)
+    await admin.execute("ALTER ROLE nodus_api RENAME TO nodus_test_later")
+    database = Database(database_url, role=Role.API)
+    try:
+        with caplog.at_level(logging.WARNING, logger="nodus_api.storage.engine"):
+            async with database.dedicated() as raw:
+                assert await raw.fetchval("SELECT current_user = session_user")
+    finally:
+        await admin.execute("ALTER ROLE nodus_test_later RENAME TO nodus_api")
+        await admin.close()
+        await database.close()
+
+    assert caplog.records == []
+
+
 async def test_the_database_clock_is_pinned_in_every_transaction(
     scheduler_database: Database, clock: ManualClock
 ) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from tests.runner.conftest import SOURCE
 from tests.suppliers.conformance import (
+    INSTALLATION,
     WORKLOAD,
     an_intent,
     eventually,
@@ -29,6 +30,7 @@ from nodus_api.runner.session import members, process_stat
 from nodus_api.suppliers.local import cgroups
 from nodus_api.suppliers.local.host import base_environment, default_slots
 from nodus_api.suppliers.local.spawning import runner_intent
+from nodus_api.suppliers.local.view import exit_record
 from nodus_api.suppliers.local.workdir import WorkDirectories
 from nodus_api.suppliers.supplier import (
     Ambiguous,
@@ -191,6 +193,54 @@ async def test_a_node_loss_leaves_no_last_word(fleet: LocalFleet) -> None:  # SC
     )
     assert (view.condition, view.exit) == (MachineCondition.FAILED, None)
     assert dead(program)
+
+
+@pytest.mark.parametrize("name", [files.EXIT, files.INTENT, files.IDENTITY, files.SPAWNED])
+@pytest.mark.parametrize(
+    "text", ["[]", "{}", '{"exitCode": "x"}', '{"pid": 0, "at": 3, "installation": 1}']
+)
+async def test_what_a_program_writes_over_its_machine_harms_no_other(
+    fleet: LocalFleet, name: str, text: str
+) -> None:  # SC-701, SC-711
+    for key in ("spoilt", "sound"):
+        await fleet.supplier.create(an_intent(key, *shell("exec sleep 600")))
+    path = fleet.root / "machines" / "spoilt" / name
+    await whole(path.with_name(files.IDENTITY))
+    before = content(path)
+    path.write_text(text)
+    seen = await fleet.supplier.observe(["spoilt", "sound"])
+    assert seen["sound"].condition is MachineCondition.RUNNING
+    listed = [view.key async for view in fleet.supplier.list_owned(INSTALLATION)]
+    assert "sound" in listed
+    if before:
+        path.write_bytes(before)
+
+
+def test_a_final_report_that_cannot_be_is_none() -> None:  # SC-009, SC-644
+    whole = {
+        "at": "2026-01-01T00:00:00+00:00",
+        "exitCode": 139,
+        "signal": 11,
+        "oom": False,
+        "exitAgeMs": 10,
+        "startAgeMs": 20,
+        "message": "",
+        "error": None,
+    }
+    record = exit_record(whole)
+    assert record is not None
+    assert (record.exit_code, record.signal, record.started_age) == (139, 11, 0.02)
+    for spoilt in (
+        {"exitCode": 256},
+        {"exitCode": True},
+        {"signal": 0},
+        {"signal": 65},
+        {"exitAgeMs": -1},
+        {"startAgeMs": 1e300},
+        {"at": "2026-01-01T00:00:00"},
+        {"at": "yesterday"},
+    ):
+        assert exit_record(whole | spoilt) is None
 
 
 async def test_other_faults_and_warm_machines_are_refused(fleet: LocalFleet) -> None:

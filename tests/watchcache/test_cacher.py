@@ -1,13 +1,17 @@
 """The cache over a log that the test writes."""
 
+import asyncio
+from collections.abc import Mapping
 from uuid import UUID
 
 import orjson
 from tests.watchcache.feed_log import FeedLog
 
 from nodus_api.clock import ManualClock
+from nodus_api.tasks import spawn
 from nodus_api.watchcache import AttemptCache
 from nodus_api.watchcache.consistency import CACHED, LATEST, Mode, ReadAt, WatchFrom
+from nodus_api.watchcache.filters import Filter
 
 
 def uid(number: int) -> UUID:
@@ -65,3 +69,51 @@ async def test_the_cached_state_needs_no_database(
     page = await cache.list(None, CACHED)
 
     assert [e.name for e in page.entries] == ["a"]
+
+
+class Slow:
+    """A selector that takes 10 ms for each object."""
+
+    empty = False
+
+    def __init__(self, clock: ManualClock) -> None:
+        self._clock = clock
+
+    def matches(self, values: Mapping[str, str]) -> bool:
+        self._clock._elapsed += 0.01
+        return True
+
+
+async def test_a_watch_that_is_cancelled_while_it_begins_leaves_nothing(
+    log: FeedLog, cache: AttemptCache, clock: ManualClock
+) -> None:  # LW-148
+    log.commit(*(("A", uid(number), "p", f"n{number}", {}, {}) for number in range(1, 9)))
+    await cache.list(None, LATEST)
+    beginning = spawn(
+        "begin",
+        cache.watch("p", WatchFrom(CACHED, initial=True), chosen=Filter(labels=Slow(clock))),
+    )
+    await asyncio.sleep(0)
+    assert len(cache.watchers) == 1
+    beginning.cancel()
+    await asyncio.wait((beginning,))
+
+    assert beginning.cancelled()
+    assert len(cache.watchers) == 0
+
+
+async def test_initial_events_come_in_pieces_of_rising_revision(
+    log: FeedLog, cache: AttemptCache
+) -> None:  # LW-134
+    for number in range(1, 601):
+        log.commit(("A", uid(number), "p", f"n{number}", {}, {}))
+    await cache.list(None, LATEST)
+    watcher = await cache.watch("p", WatchFrom(CACHED, initial=True))
+    pieces = watcher.initial_pieces()
+    assert pieces is not None
+
+    revs = [[rev for rev, _ in piece] for piece in pieces]
+    assert [len(piece) for piece in revs] == [256, 256, 88]
+    assert [rev for piece in revs for rev in piece] == list(range(2, 602))
+    assert watcher.initial_pieces() is None  # let go as they were given
+    watcher.close()

@@ -9,7 +9,7 @@ from tests.watchcache.conftest import running, until
 from tests.watchcache.published import Publisher
 
 from nodus_api.clock import ManualClock, SystemClock
-from nodus_api.storage.engine import Database
+from nodus_api.storage.engine import Database, Role
 from nodus_api.storage.feed import Feed
 from nodus_api.watchcache import AttemptCache
 from nodus_api.watchcache.consistency import LATEST, Mode, ReadAt, WatchFrom
@@ -113,12 +113,13 @@ async def test_documents_that_are_no_longer_held_come_from_the_log(
 
 
 async def test_lost_connections_are_made_anew_and_nothing_is_missed(
-    publisher: Publisher, api_database: Database, database_url: str
+    publisher: Publisher, database_url: str
 ) -> None:  # storage.md section 6, "Behind or cut off"
     clock = SystemClock()
-    feed = Feed(api_database, clock=clock)
     superuser = await asyncpg.connect(database_url)
     since = await superuser.fetchval("SELECT clock_timestamp()")
+    database = Database(database_url, role=Role.API)  # of its own: all its connections are new
+    feed = Feed(database, clock=clock)
     async with running(AttemptCache(feed, clock=clock, chance=lambda: 0.5)) as cache:
         start = await publisher.add("n1")
         await cache.list(None, LATEST)
@@ -132,6 +133,7 @@ async def test_lost_connections_are_made_anew_and_nothing_is_missed(
         await until(lambda: cache.position == head)
         got = [(d.type, *shown(d.body)) for d in await watcher.take()]
         page = await cache.list(None, LATEST)
+    await database.close()
     await superuser.close()
 
     assert ended >= 2  # the pool's, and the one that listens

@@ -146,13 +146,13 @@ async def test_an_error_of_ours_is_logged_and_the_task_goes_on(
                      project="p", name="n7", doc=good.doc)  # fmt: skip
         log.rows.append(broken)
         log.grown.set()
-        await until(lambda crash=crash: len(cache.health.crashes) == crash + 1)  # type: ignore[misc]
+        await until(lambda crash=crash: cache.crashes.total == crash + 1)  # type: ignore[misc]
         log.rows.pop()
         await settle(log, cache, clock)
 
-    assert cache.crashed_often()
+    assert cache.crashes.often()
     await clock.advance(61)
-    assert not cache.crashed_often()
+    assert not cache.crashes.often()
 
 
 # -- epochs (storage.md section 8) ---------------------------------------------------------------

@@ -1,5 +1,7 @@
 """A manifest's text as documents."""
 
+import itertools
+
 import pytest
 
 from nodus_api.workloads.documents import LARGEST_MANIFEST, ManifestError, read_documents
@@ -25,6 +27,16 @@ EMPTY = "the manifest is empty: write a document with apiVersion, kind, metadata
 TWICE = "leave one of them out"
 
 
+_MULTIPLIED = "".join(
+    f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]\n"
+    for before, name in itertools.pairwise("abcdefghijk")
+)
+_MERGED = "".join(
+    f"{name}: &{name} {{<<: [{', '.join([f'*{before}'] * 9)}]}}\n"
+    for before, name in itertools.pairwise("abcdefghijk")
+)
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
@@ -41,7 +53,17 @@ TWICE = "leave one of them out"
         ("a: \x00", "the manifest is not YAML (unacceptable character"),
         ("a: !!python/object:os.system {}", "(could not determine a constructor"),
         ("[" * 100_000, "the manifest cannot be read (maximum recursion depth exceeded"),
-        ("a: 2026-13-45", "the manifest cannot be read (month must be in 1..12"),
+        ("a: 2026-13-45", "the manifest is not YAML at line 1, column 4 (this is no timestamp)"),
+        ("a: !!bool abc", "the manifest is not YAML at line 1, column 4 (this is no bool)"),
+        (
+            "a: !!timestamp abc",
+            "the manifest is not YAML at line 1, column 4 (this is no timestamp",
+        ),
+        ('a: !!int ""', "the manifest is not YAML at line 1, column 4 (this is no int)"),
+        ("a: " + "9" * 5000, "the manifest is not YAML at line 1, column 4 (this is no int)"),
+        ("a: &a [*a]", "the manifest is not YAML at line 1, column 4 (a value holds itself)"),
+        (f"a: &a {[1] * 9}\n" + _MULTIPLIED, "its aliases stand for more than 1000000 values"),
+        ("a: &a {k: 1}\n" + _MERGED, "its aliases stand for more than 1000000 values"),
         (
             "a" * (LARGEST_MANIFEST + 1),
             "the manifest has 1000001 characters, more than 1000000: submit it in parts",
@@ -54,3 +76,11 @@ def test_what_is_no_manifest_gets_one_sentence(text: str, sentence: str) -> None
 
     assert sentence in refused.value.sentence
     assert "\n" not in refused.value.sentence
+
+
+def test_what_a_terminal_obeys_is_shown_escaped() -> None:
+    with pytest.raises(ManifestError) as refused:
+        read_documents('"\\e[2J": 1\n"\\e[2J": 2')
+
+    assert refused.value.sentence.isprintable()
+    assert "\\x1b[2J" in refused.value.sentence

@@ -146,6 +146,7 @@ BAD_FIELDS = [
     ("completions: true", "spec.completions must be a whole number, not true"),
     ("completions: 0", "spec.completions must be at least 1, not 0"),
     ("completions: 100001", "spec.completions must be at most 100000, not 100001"),
+    (f"completions: 0x{'f' * 5000}", "must be at most 100000, not a number of thousands of digits"),
     ("autoResume: 1", "spec.autoResume must be true or false, not 1"),
     ("resources: []", "spec.resources must be a mapping, not an empty list"),
     ("restart: {rules: {a: 1}}", "spec.restart.rules must be a list, not a mapping"),
@@ -239,7 +240,7 @@ BAD_TEMPLATES = [
         'spec.template has the key 1, which is no string: write "1"',
     ),
     ("[a]", "spec must be a mapping, not a list"),
-    ("&a [*a]", "is nested more than 20 deep: write it flat"),
+    ("[" * 30 + "]" * 30, "is nested more than 20 deep: write it flat"),
     (
         f"{{template: {{image: {'x' * 5000}, command: [a]}}}}",
         "spec.template.image must be a string no longer than 4096, not 'xxxxxxxxxxxxxxxx",

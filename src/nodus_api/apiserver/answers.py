@@ -53,7 +53,7 @@ class BodyAnswer:
         headers = dict(self.headers)
         packed = self.length > GZIP_ABOVE and accepts_gzip(request.header(b"accept-encoding"))
         if packed:
-            headers |= {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
+            headers |= {"Content-Encoding": "gzip", "Vary": "Accept, Accept-Encoding"}
         elif self.status != 304:
             headers["Content-Length"] = str(self.length)
         await send(

@@ -106,13 +106,15 @@ def create_app(
     version: str,
     options: ServerOptions | None = None,
     checks: Mapping[str, Check] | None = None,
+    live_checks: Mapping[str, Check] | None = None,
     hot_path: bool = True,
 ) -> ApiServer:
     """Return the application.
 
     `chance` gives uniform numbers in [0, 1), `new_id` request ids. `checks` are further checks of
-    readyz by name (`schema`, `tls-cert`), each returning None or what is wrong. Without
-    `hot_path` FastAPI answers every path: the tests compare the two.
+    readyz by name (`schema`, `tls-cert`), `live_checks` of livez too (`cert-reloader`), each
+    returning None or what is wrong. Without `hot_path` FastAPI answers every path: the tests
+    compare the two.
     """
     options = options or ServerOptions()
     metrics = Metrics()
@@ -138,8 +140,23 @@ def create_app(
     )
     attempts = AttemptReads(cache, tools)
     lag = LoopLag(clock)
+    background = Background(
+        {
+            "watch-cache": cache.run,
+            "access": view.run,
+            "loop-lag": lag.run,
+            "rights": lambda: _judge_again(view, clock),
+        },
+        clock=clock,
+    )
     health = HealthChecks(
-        cache=cache, access=view, drain=drain, lag=lag, clock=clock, more=checks or {}
+        cache=cache,
+        access=view,
+        drain=drain,
+        lag=lag,
+        clock=clock,
+        live={**(live_checks or {}), "background-tasks": background.problem},
+        ready=checks or {},
     )
     metrics.in_flight_now = lambda: in_flight.requests
     inner = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
@@ -169,14 +186,7 @@ def create_app(
             clock=clock,
             new_id=new_id,
         ),
-        background=Background(
-            {
-                "watch-cache": cache.run,
-                "access": view.run,
-                "loop-lag": lag.run,
-                "rights": lambda: _judge_again(view, clock),
-            }
-        ),
+        background=background,
         access=view,
         drain=drain,
         watches=watches,

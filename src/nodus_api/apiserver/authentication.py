@@ -36,6 +36,8 @@ class FailedLogins:
     def failed(self, address: str) -> None:
         """Count a rejected credential."""
         since, count = self._current(address)
+        if count == self._most:
+            since = self._clock.monotonic()  # blocked from now on, for a whole minute
         self._by_address[address] = (since, count + 1)
         self._by_address.move_to_end(address)
         if len(self._by_address) > ADDRESSES:
@@ -69,9 +71,10 @@ class Authenticator:
         the access tables were read once.
         """
         token = bearer_token(request.header(b"authorization"))
+        is_open = paths.open_to_everybody(request.info.path)
+        if is_open and (token is None or self._access.view is None):
+            return ANONYMOUS  # health is told while no credential can be checked, too
         if token is None:
-            if paths.open_to_everybody(request.info.path):
-                return ANONYMOUS
             self._metrics.authentication("failure")
             raise Unauthorized
         address = peer_of(request.scope).address

@@ -6,7 +6,6 @@ import re
 from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from datetime import timedelta
 from http import HTTPStatus
 from typing import Any
 from uuid import UUID
@@ -23,25 +22,26 @@ from nodus_api.apiserver.options import ServerOptions
 from nodus_api.apiserver.peer import peer_of
 from nodus_api.apiserver.reads import wants_indent
 from nodus_api.apiserver.request import Request, Scope, Target, joined, read_request_info
+from nodus_api.attempts import resource
 from nodus_api.clock import Clock
-from nodus_api.durations import parse_duration
 from nodus_api.metav1.errors import (
     APIError,
-    BadRequest,
     InternalError,
-    MethodNotAllowed,
     NotFound,
     RequestEntityTooLarge,
     Timeout,
 )
-from nodus_api.metav1.query import parse_query
+from nodus_api.metav1.namespaces import NAMESPACES, read_only
+from nodus_api.metav1.query import parse_query, request_timeout
 from nodus_api.metav1.status import StatusDetails
 
 Handler = Callable[[Request, Receive, Send], Awaitable[None]]
 
 LONG_REQUEST_SECONDS = 1.0
 _PLAIN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
-_GO_TIMEOUT = re.compile(r"([0-9.]+(ns|us|µs|ms|s|m|h))+|0")
+
+_REFUSED = {resource.ATTEMPTS: resource.read_only, NAMESPACES: read_only}
+"""How a write on a resource is answered: each with what does it instead (LW-010, LW-202)."""
 
 log = logging.getLogger(__name__)
 
@@ -141,7 +141,8 @@ class Chain:
     ) -> None:
         """Answer with a Status, or cut the connection where an answer has begun."""
         if out.started:
-            peer_of(request.scope).abort()
+            if not out.finished:
+                peer_of(request.scope).abort()
             return
         answer = self._guards.statuses.answer(
             error, request.request_id, pretty=wants_indent(request)
@@ -162,27 +163,13 @@ class Chain:
             await self._guarded(request, receive, out)
             return
         out.closes = self._guards.drain.draining
+        limit = request_timeout(request.query, maximum=self._options.request_timeout)
         try:
-            async with asyncio.timeout(self._deadline(request).total_seconds()):
+            async with asyncio.timeout(limit.total_seconds()):
                 await self._guarded(request, receive, out)
         except TimeoutError:
             self._guards.metrics.termination(HTTPStatus.GATEWAY_TIMEOUT)
             raise Timeout.deadline() from None
-
-    def _deadline(self, request: Request) -> timedelta:
-        text = request.query.get("timeout", "")
-        if not text:
-            return self._options.request_timeout
-        try:
-            if not _GO_TIMEOUT.fullmatch(text):
-                raise ValueError(f'time: invalid duration "{text}"')
-            asked = parse_duration(text)
-        except ValueError as wrong:
-            raise BadRequest(
-                f"invalid timeout specified in the request URL - {wrong}",
-                fix="Give timeout as a duration with a unit, such as timeout=32s.",
-            ) from None
-        return min(asked or self._options.request_timeout, self._options.request_timeout)
 
     def _check_size(self, request: Request) -> None:
         target = len(request.scope.get("raw_path") or b"") + len(request.scope["query_string"])
@@ -221,7 +208,7 @@ class Chain:
             if info.resource.group == "" and not self._options.standalone:
                 raise NotFound.path()
             if not info.reads:
-                raise MethodNotAllowed(info.verb, info.resource)
+                raise _REFUSED[info.resource](info.verb)
         elif not paths.exists(info.path, standalone=self._options.standalone):
             raise NotFound.path()
         elif method not in paths.methods(info.path):
@@ -249,6 +236,7 @@ class _Response:
         self._send = send
         self._audit_id = audit_id
         self.started = False
+        self.finished = False
         self.closes = False
         self.status = 0
         self.size = 0
@@ -264,6 +252,8 @@ class _Response:
             if self._head:
                 message["body"] = b""
         await self._send(message)
+        if message["type"] == "http.response.body" and not message.get("more_body"):
+            self.finished = True
 
     def _headers(self, headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
         names = {name for name, _ in headers}

@@ -42,9 +42,10 @@ class HealthChecks:
         drain: Drain,
         lag: LoopLag,
         clock: Clock,
-        more: Mapping[str, Check],
+        live: Mapping[str, Check],
+        ready: Mapping[str, Check],
     ) -> None:
-        """`more` are further checks of readyz, such as `schema` and `tls-cert`."""
+        """`live` are further checks of livez and readyz, `ready` of readyz alone."""
         self._cache = cache
         self._access = access
         self._drain = drain
@@ -54,6 +55,7 @@ class HealthChecks:
             "ping": lambda: None,
             "event-loop": self._event_loop,
             "feed-worker": self._feed_worker,
+            **live,
         }
         self._ready: dict[str, Check] = {
             **self._live,
@@ -61,7 +63,7 @@ class HealthChecks:
             "watch-cache-sync": self._watch_cache_sync,
             "feed-lag": self._feed_lag,
             "authentication-config": self._authentication,
-            **more,
+            **ready,
             "shutdown": self._shutdown,
         }
 
@@ -80,7 +82,7 @@ class HealthChecks:
         return f"the event loop is {lag:.1f} s late" if lag >= LAG_SECONDS else None
 
     def _feed_worker(self) -> str | None:
-        often = self._cache.crashed_often()
+        often = self._cache.crashes.often()
         return "the watch cache crashed three times within a minute" if often else None
 
     def _database(self) -> str | None:

@@ -8,6 +8,7 @@ from nodus_api.apiserver.reads import (
     object_answer,
     parse_options,
     rendering_of,
+    shard_info,
     watch_answer,
 )
 from nodus_api.apiserver.render import ATTEMPT_FORM
@@ -19,7 +20,7 @@ from nodus_api.metav1.continue_token import Continuation, Seal
 from nodus_api.metav1.errors import APIError, Expired, NotFound
 from nodus_api.metav1.fields import NAME
 from nodus_api.metav1.list_options import ListOptions
-from nodus_api.metav1.objects import ListMeta, ShardInfo
+from nodus_api.metav1.objects import ListMeta
 from nodus_api.metav1.resource_version import parse_resource_version
 from nodus_api.watchcache import AttemptCache, Page
 from nodus_api.watchcache.consistency import LATEST, Mode, ReadAt, at_least, of_list, of_watch
@@ -76,7 +77,7 @@ class AttemptReads:
             resource_version=str(page.rev),
             continue_=_next_token(request.info, page, seal) if seal and page.more else None,
             remaining_item_count=page.remaining,
-            shard_info=_shard_info(options),
+            shard_info=shard_info(options),
         )
         bodies = [entry.body for entry in page.entries if entry.body is not None]
         return await list_answer(request, rendering, metadata, bodies)
@@ -170,8 +171,3 @@ def _expired_token(options: ListOptions, seal: Seal) -> APIError:
         rev=continue_token.INCONSISTENT, name=token.name, namespace=token.namespace
     )
     return Expired.continue_token(continue_token.encode(fresh, seal))
-
-
-def _shard_info(options: ListOptions) -> ShardInfo | None:
-    shards = options.shard_selector
-    return None if shards is None else ShardInfo(selector=str(shards))

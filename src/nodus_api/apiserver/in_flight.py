@@ -3,12 +3,15 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from nodus_api.apiserver import paths
 from nodus_api.apiserver.identity import User
 from nodus_api.apiserver.options import ServerOptions
 from nodus_api.apiserver.request import RequestInfo
 from nodus_api.metav1.errors import TooManyRequests
 
-HEALTH_PATHS = ("/livez", "/readyz", "/healthz", "/apis/nodus.dev/v1")
+HEALTH_PATHS = (*paths.HEALTH, "/apis/nodus.dev/v1")
+"""What tells whether a replica is fit, the aggregator's probe too (LW-034)."""
+
 RETRY_WATCH_SECONDS = 5
 
 

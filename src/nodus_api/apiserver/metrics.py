@@ -12,6 +12,7 @@ from prometheus_client.core import (
     GaugeMetricFamily,
     HistogramMetricFamily,
     Metric,
+    UnknownMetricFamily,
 )
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
@@ -232,18 +233,27 @@ class MetricsCollector(Collector):
         yield ended
 
     def _of_access(self) -> Iterator[Metric]:
-        for name, help_text, table in (
-            ("authentication_attempts", "Authentications.", self._metrics.authentications),
-            ("authorization_attempts", "Authorisations.", self._metrics.authorizations),
-        ):
-            family = CounterMetricFamily(name, help_text, labels=("result",))
-            for result, count in table.items():
-                family.add_metric([result], count)
-            yield family
+        # Kubernetes' name has no _total, which a counter's would get here
+        tried = UnknownMetricFamily(
+            "authentication_attempts", "Authentications by result.", labels=("result",)
+        )
+        for result, count in self._metrics.authentications.items():
+            tried.add_metric([result], count)
+        yield tried
+        judged = CounterMetricFamily(
+            "authorization_attempts", "Authorisations by result.", labels=("result",)
+        )
+        for result, count in self._metrics.authorizations.items():
+            judged.add_metric([result], count)
+        yield judged
 
     def _of_cache(self) -> Iterator[Metric]:
         for name, value in self._cache_facts().items():
-            if name.startswith("apiserver_"):
+            if name.endswith("_total"):
+                counter = CounterMetricFamily(name, name.replace("_", " "), labels=_RESOURCE)
+                counter.add_metric(list(_ATTEMPTS), value)
+                yield counter
+            elif name.startswith("apiserver_"):
                 gauge = GaugeMetricFamily(name, name.replace("_", " "), labels=_RESOURCE)
                 gauge.add_metric(list(_ATTEMPTS), value)
                 yield gauge
@@ -257,13 +267,13 @@ def cache_facts(cache: AttemptCache) -> dict[str, float]:
     return {
         "apiserver_watch_cache_resource_version": cache.position,
         "apiserver_watch_cache_capacity": cache.history_size,
-        "apiserver_watch_cache_events_received": health.received,
+        "apiserver_watch_cache_events_received_total": health.received,
         "nodus_watchcache_attempts": cache.size,
         "nodus_watchcache_watchers": len(cache.watchers),
         "nodus_watchcache_behind_revisions": max(health.head - cache.position, 0),
         "nodus_watchcache_connected": float(health.connected),
-        "nodus_watchcache_reloads": health.reloads,
-        "nodus_watchcache_gap_faults": health.faults,
+        "nodus_watchcache_reloads_total": health.reloads,
+        "nodus_watchcache_gap_faults_total": health.faults,
     }
 
 

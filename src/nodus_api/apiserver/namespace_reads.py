@@ -4,20 +4,27 @@ The list is the one that is narrowed: it holds what the caller may see. Revision
 `access_changes`, a space of their own.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
+from nodus_api.apiserver.access import ProjectRecord
 from nodus_api.apiserver.access_cache import AccessCache
 from nodus_api.apiserver.access_view import AccessView, ProjectView
 from nodus_api.apiserver.answers import Answer
 from nodus_api.apiserver.errors import CACHE_ERRORS, expired_list, of_cache
 from nodus_api.apiserver.identity import User
-from nodus_api.apiserver.namespace_watch import ProjectWatcher, ProjectWatchers, namespace_body
+from nodus_api.apiserver.namespace_watch import (
+    Choice,
+    ProjectWatcher,
+    ProjectWatchers,
+    namespace_body,
+)
 from nodus_api.apiserver.reads import (
     ReadTools,
     list_answer,
     object_answer,
     parse_options,
     rendering_of,
+    shard_info,
     watch_answer,
 )
 from nodus_api.apiserver.render import NAMESPACE_FORM
@@ -91,9 +98,7 @@ class NamespaceReads:
             lambda found: found.for_list(namespaces.LIST_KIND),
         )
         options = parse_options(request, namespaces.SUPPORTED_FIELDS)
-        seal = Seal(
-            key=self._cache.continue_key, path=PATH, selectors=options.selectors
-        ) if options.limit or options.continue_ else None  # fmt: skip
+        seal = self._seal(options) if options.limit or options.continue_ else None
         at, start = _place(options, seal)
         view = await self._view(at)
         found = [
@@ -120,9 +125,7 @@ class NamespaceReads:
 
         return watch_answer(self._tools, options, rendering, begin)
 
-    async def _begin(
-        self, options: ListOptions, user: User, chosen: Callable[[str], bool]
-    ) -> ProjectWatcher:
+    async def _begin(self, options: ListOptions, user: User, chosen: Choice) -> ProjectWatcher:
         revision = options.revision if options.resource_version else None
         start = of_watch(revision, options.send_initial_events)
         initial: Sequence[ProjectView] | None = None
@@ -147,6 +150,9 @@ class NamespaceReads:
         return watcher
 
     # -- state -----------------------------------------------------------------------------------
+
+    def _seal(self, options: ListOptions) -> Seal:
+        return Seal(key=self._cache.continue_key, path=PATH, selectors=options.selectors)
 
     def _loaded(self) -> AccessView:
         view = self._access.view
@@ -175,8 +181,8 @@ class NamespaceReads:
         return found
 
     @staticmethod
-    def _visible(view: AccessView, user: User, chosen: Callable[[str], bool]) -> list[ProjectView]:
-        return [p for p in view.projects() if p.visible_to(user) and chosen(p.record.name)]
+    def _visible(view: AccessView, user: User, chosen: Choice) -> list[ProjectView]:
+        return [p for p in view.projects() if p.visible_to(user) and chosen(p.record)]
 
 
 def _user(request: Request) -> User:
@@ -185,16 +191,17 @@ def _user(request: Request) -> User:
     return request.user
 
 
-def _chooser(options: ListOptions) -> Callable[[str], bool]:
-    """Return whether the selectors choose a project's name; projects have no labels."""
+def _chooser(options: ListOptions) -> Choice:
+    """Return whether the selectors choose a project; projects have no labels."""
     labelled = options.label_selector.matches({})
     shards = options.shard_selector
 
-    def chosen(name: str) -> bool:
+    def chosen(record: ProjectRecord) -> bool:
+        # a namespace is in none: metadata.namespace is empty
         return (
             labelled
-            and options.field_selector.matches(namespaces.fields_of(name))
-            and (shards is None or shards.matches(uid="", namespace=name))
+            and options.field_selector.matches(namespaces.fields_of(record.name))
+            and (shards is None or shards.matches(uid=str(record.uid), namespace=""))
         )
 
     return chosen
@@ -221,4 +228,5 @@ def _metadata(
             else None
         ),
         remaining_item_count=left if more and not options.has_selector else None,
+        shard_info=shard_info(options),
     )

@@ -4,11 +4,15 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from nodus_api.apiserver.access import ProjectRecord
 from nodus_api.apiserver.access_cache import AccessCache, ProjectEvent
 from nodus_api.apiserver.access_view import ProjectView, is_visible
 from nodus_api.apiserver.identity import User
 from nodus_api.metav1.namespaces import namespace
 from nodus_api.watchcache.watcher import Watchers, WatchOver
+
+Choice = Callable[[ProjectRecord], bool]
+"""Whether the selectors of a request choose a project."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +33,10 @@ class ProjectWatcher:
         registry: "ProjectWatchers",
         *,
         user: User,
-        chosen: Callable[[str], bool],
+        chosen: Choice,
         position: int,
         initial: Sequence[ProjectView] | None,
     ) -> None:
-        """`chosen` says whether the request's selectors choose a name."""
         self.position = position
         self.over: str | None = None
         self._access = access
@@ -91,7 +94,7 @@ class ProjectWatcher:
 
     def _delivery(self, event: ProjectEvent) -> ProjectDelivery | None:
         known = event.after or event.before
-        if known is None or not self._chosen(known.record.name):
+        if known is None or not self._chosen(known.record):
             return None
         was = event.before is not None and is_visible(self._user, event.seen_before)
         now = event.after is not None and is_visible(self._user, event.seen_after)

@@ -51,7 +51,9 @@ class NodusProtocol(HttpToolsProtocol):
         self._server: ApiServer = config.app
         self._header_bytes = 0
         self._in_headers = True
-        self._header_timer: asyncio.TimerHandle | None = None
+        self._unread = 0  # bytes of a body that came after its answer
+        self._timer: asyncio.TimerHandle | None = None
+        self._lost = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
         """Note the peer, and wait for the first request."""
@@ -68,11 +70,12 @@ class NodusProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         _keep_alive(transport)
-        self._arm_header_timer()
+        self._arm_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection."""
-        self._disarm_header_timer()
+        self._lost = True
+        self._disarm_timer()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -89,15 +92,16 @@ class NodusProtocol(HttpToolsProtocol):
         if not self._in_headers:
             self._in_headers = True
             self._header_bytes = 0
-        if self._header_timer is None:
-            self._arm_header_timer()
+        self._unread = 0
+        if self._timer is None:
+            self._arm_timer()
 
     def on_headers_complete(self) -> None:
         """Start the request, unless its header block is too large."""
         size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
         self._in_headers = False
         self._header_bytes = 0
-        self._disarm_header_timer()
+        self._disarm_timer()
         if size > self._server.options.max_header_bytes:
             self._refuse_headers()
             raise _Refused
@@ -105,6 +109,21 @@ class NodusProtocol(HttpToolsProtocol):
         if self.parser.get_http_version() == "1.0":
             # before the request's task runs for the first time
             self.cycle.send = UnframedSend(self.cycle)  # type: ignore[assignment,method-assign]
+
+    def on_body(self, body: bytes) -> None:
+        """Take a piece of the body; what follows an answer has a limit and a time (AS-091)."""
+        super().on_body(body)
+        if self.cycle.response_complete:
+            self._unread += len(body)
+            if self._unread > self._server.options.max_body_bytes:
+                self.transport.close()
+            elif self._timer is None:
+                self._arm_timer()
+
+    def on_message_complete(self) -> None:
+        """End a request."""
+        super().on_message_complete()
+        self._disarm_timer()
 
     def send_400_response(self, msg: str) -> None:
         """Answer what is not HTTP by a Status (LW-201)."""
@@ -117,6 +136,8 @@ class NodusProtocol(HttpToolsProtocol):
             self.loop.call_later(CLOSE_SECONDS, self._cut_off_when_flushed)
 
     def _cut_off_when_flushed(self) -> None:
+        if self._lost:
+            return  # the client closed in time; its transport answers no question any more
         if self.transport.get_write_buffer_size():
             self.loop.call_later(CLOSE_SECONDS, self._cut_off_when_flushed)
         else:
@@ -138,27 +159,33 @@ class NodusProtocol(HttpToolsProtocol):
             return
         audit_id = str(self._server.new_id())
         body = self._server.statuses.status(error, audit_id).encode()
-        self.transport.write(
-            b"%bcontent-type: application/json\r\ncontent-length: %d\r\naudit-id: %b\r\n"
-            b"cache-control: no-cache, private\r\nconnection: close\r\n\r\n%b"
-            % (STATUS_LINE[int(error.http_status)], len(body), audit_id.encode(), body)
+        headers = (
+            *self.server_state.default_headers,
+            (b"content-type", b"application/json"),
+            (b"content-length", b"%d" % len(body)),
+            (b"audit-id", audit_id.encode()),
+            (b"cache-control", b"no-cache, private"),
+            (b"x-content-type-options", b"nosniff"),
+            (b"connection", b"close"),
         )
+        lines = [b"%b: %b\r\n" % header for header in headers]
+        self.transport.write(b"".join((STATUS_LINE[int(error.http_status)], *lines, b"\r\n", body)))
         self.transport.close()
 
     # -- timer (AS-090) ------------------------------------------------------------------------
 
-    def _arm_header_timer(self) -> None:
+    def _arm_timer(self) -> None:
         seconds = self._server.options.header_timeout.total_seconds()
-        self._header_timer = self.loop.call_later(seconds, self._headers_too_slow)
+        self._timer = self.loop.call_later(seconds, self._too_slow)
 
-    def _disarm_header_timer(self) -> None:
-        if self._header_timer is not None:
-            self._header_timer.cancel()
-            self._header_timer = None
+    def _disarm_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
-    def _headers_too_slow(self) -> None:
-        self._header_timer = None
-        log.info("a connection sent no complete headers in time")
+    def _too_slow(self) -> None:
+        self._timer = None
+        log.info("a connection sent no complete request in time")
         self.transport.abort()
 
 

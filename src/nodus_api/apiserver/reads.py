@@ -18,7 +18,7 @@ from nodus_api.apiserver.watches import RunningWatches
 from nodus_api.clock import Clock, give_way
 from nodus_api.metav1.list_options import ListOptions
 from nodus_api.metav1.negotiation import Form, Representation, negotiate
-from nodus_api.metav1.objects import ListMeta
+from nodus_api.metav1.objects import ListMeta, ShardInfo
 from nodus_api.metav1.partial import LIST_END, indented
 from nodus_api.metav1.query import is_pretty
 from nodus_api.metav1.table import IncludeObject
@@ -58,15 +58,22 @@ def rendering_of(
 ) -> Rendering:
     """Return the form that the request asks for; `choose` refuses what does not fit.
 
-    Raises NotAcceptable, or BadRequest for an unknown includeObject.
+    Raises NotAcceptable, or BadRequest for an includeObject that a Table does not know.
     """
     representation = choose(negotiate(request.header(b"accept")))
+    is_table = representation.form is Form.TABLE
     return Rendering(
         form=form,
         representation=representation,
-        include=IncludeObject.parse(request.query),
+        include=IncludeObject.parse(request.query if is_table else {}),
         now=clock.now(),
     )
+
+
+def shard_info(options: ListOptions) -> ShardInfo | None:
+    """Return what tells a client that its shardSelector was honoured (LW-166)."""
+    shards = options.shard_selector
+    return None if shards is None else ShardInfo(selector=str(shards))
 
 
 def wants_indent(request: Request) -> bool:

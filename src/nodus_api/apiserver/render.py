@@ -1,7 +1,7 @@
 """Objects, lists and events in the form that was asked for: JSON, Table or metadata alone."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -9,6 +9,7 @@ import orjson
 
 from nodus_api.attempts import columns as attempt_columns
 from nodus_api.attempts import resource
+from nodus_api.attempts.projection import metadata_of
 from nodus_api.metav1 import namespaces, table, watch_event
 from nodus_api.metav1.errors import GroupResource
 from nodus_api.metav1.negotiation import Form, Representation
@@ -34,11 +35,16 @@ class ResourceForm:
     columns: Sequence[Column]
     cells: Callable[[dict[str, Any], datetime], Sequence[Cell]]
     completed: Callable[[dict[str, Any]], str | None]
+    metadata_of: Callable[[bytes], bytes]
     definitions: bytes = field(init=False)
 
     def __post_init__(self) -> None:
         """Encode the column definitions once."""
         object.__setattr__(self, "definitions", table.definitions(self.columns))
+
+
+def _namespace_metadata(body: bytes) -> bytes:
+    return orjson.dumps(orjson.loads(body)["metadata"])
 
 
 def _namespace_cells(obj: dict[str, Any], now: datetime) -> Sequence[Cell]:
@@ -55,6 +61,7 @@ ATTEMPT_FORM = ResourceForm(
     columns=attempt_columns.COLUMNS,
     cells=attempt_columns.cells,
     completed=attempt_columns.completed,
+    metadata_of=metadata_of,
 )
 NAMESPACE_FORM = ResourceForm(
     resource=namespaces.NAMESPACES,
@@ -64,17 +71,22 @@ NAMESPACE_FORM = ResourceForm(
     columns=namespaces.COLUMNS,
     cells=_namespace_cells,
     completed=lambda _: None,
+    metadata_of=_namespace_metadata,
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rendering:
-    """One resource in one representation, ages as of `now`."""
+    """One resource in one representation, ages as of `now`; a watch moves it on with `at`."""
 
     form: ResourceForm
     representation: Representation
     include: IncludeObject
     now: datetime
+
+    def at(self, now: datetime) -> "Rendering":
+        """Return the same with ages as of another moment."""
+        return replace(self, now=now)
 
     def object(self, body: bytes) -> bytes:
         """Return the body of a get."""
@@ -90,7 +102,7 @@ class Rendering:
             case Form.TABLE:
                 return self._row(body)
             case Form.PARTIAL | Form.PARTIAL_LIST:
-                return self._partial(orjson.loads(body))
+                return self._partial(body)
             case _:
                 return body
 
@@ -158,16 +170,16 @@ class Rendering:
         parsed = orjson.loads(body)
         shown: bytes | None = None
         if self.include is IncludeObject.METADATA:
-            shown = self._partial(parsed)
+            shown = self._partial(body)
         elif self.include is IncludeObject.OBJECT:
             shown = body
         return table.row(
             self.form.cells(parsed, self.now), shown, completed=self.form.completed(parsed)
         )
 
-    def _partial(self, parsed: dict[str, Any]) -> bytes:
+    def _partial(self, body: bytes) -> bytes:
         return partial_object(
-            orjson.dumps(parsed["metadata"]), api_version=self.representation.api_version
+            self.form.metadata_of(body), api_version=self.representation.api_version
         )
 
 

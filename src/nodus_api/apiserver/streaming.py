@@ -133,7 +133,6 @@ class WatchStream:
         self._started = 0.0
         self._first = True
         self._last_sent = 0
-        self._events = 0
 
     async def send(self, request: Request, receive: Receive, send: Send) -> None:
         """Run the watch to its end; the response is always ended cleanly."""
@@ -181,12 +180,7 @@ class WatchStream:
             self._last_sent = source.position
             return
         for piece in initial:
-            lines = []
-            for rev, body in piece:
-                lines.append(self._rendering.event(EventType.ADDED, body, rev, first=self._first))
-                self._first = False
-                self._last_sent = rev
-            await self._write_events(out, lines)
+            await self._send_events(out, [(EventType.ADDED, body, rev) for rev, body in piece])
             await give_way()
         if self._options.allow_watch_bookmarks:
             await self._bookmark(out, source.position, ends_initial=True)
@@ -201,7 +195,8 @@ class WatchStream:
         with suppress(WatchOver):
             while out.alive:
                 while changes := await source.take():
-                    await self._send_items(changes, out)
+                    events = [(EventType[item.type], item.body, item.rev) for item in changes]
+                    await self._send_events(out, events)
                     if source.over is not None or not out.alive:
                         break
                 now = self._clock.monotonic()
@@ -216,18 +211,17 @@ class WatchStream:
         if source.over is not None:
             await self._progress(source, out)
 
-    async def _send_items(self, items: Sequence[Item], out: "_Writer") -> None:
+    async def _send_events(
+        self, out: "_Writer", events: Sequence[tuple[EventType, bytes, int]]
+    ) -> None:
+        """Send events, each its type, object and revision; ages are as of now (LW-252)."""
+        rendering = self._rendering.at(self._clock.now())
         lines = []
-        for item in items:
-            kind = EventType[item.type]
-            lines.append(self._rendering.event(kind, item.body, item.rev, first=self._first))
+        for kind, body, rev in events:
+            lines.append(rendering.event(kind, body, rev, first=self._first))
             self._first = False
-            self._last_sent = item.rev
-        await self._write_events(out, lines)
-
-    async def _write_events(self, out: "_Writer", lines: Sequence[bytes]) -> None:
-        self._events += len(lines)
-        self._metrics.watch_events(self._rendering.form.resource, lines)
+            self._last_sent = rev
+        self._metrics.watch_events(rendering.form.resource, lines)
         await out.write(b"".join(lines))
 
     async def _progress(self, source: WatchSource, out: "_Writer") -> None:

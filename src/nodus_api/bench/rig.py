@@ -91,6 +91,9 @@ def _serve(url: str, folder: Path) -> Iterator[int]:
                 *(sys.executable, "-m", "nodus_api.cli.main", "serve"),
                 *("--database-url", url, "--data-dir", str(folder)),
                 *("--bind", "127.0.0.1", "--port", str(port)),
+                # nobody routes to it any more when it is stopped
+                *("--shutdown-delay-duration", "0s"),
+                *("--shutdown-watch-termination-grace-period", "0s"),
             ],
             stdout=log,
             stderr=log,

@@ -86,9 +86,12 @@ class Writer:
 
     async def _publish(self, connection: AsyncConnection, views: Mapping[int, AttemptView]) -> int:
         finished = [render(view) for view in views.values()]
-        published = await connection.execute(
-            publish(list(views), [one.doc for one in finished], [one.sel for one in finished])
-        )
+        given = {
+            "nos": list(views),
+            "docs": [one.doc for one in finished],
+            "sels": [one.sel for one in finished],
+        }
+        published = await connection.execute(publish(), given)
         return int(published.scalar_one())
 
     def _attempt(self, owner: Owner, slot: int, now: datetime) -> Attempt:

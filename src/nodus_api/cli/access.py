@@ -254,6 +254,28 @@ async def remove_member(name: str, user: str | None, group: str | None, **option
     click.echo(f"{kind.capitalize()} {subject} is no member of {name} any more.")
 
 
+@project.command("members")
+@click.argument("name")
+@database_options
+@output_option
+@run_async
+async def list_members(name: str, output: str, **options: Any) -> None:
+    """List who may read a project; group nodus:admins reads all and is not listed.
+
+    \b
+    Example:
+      nodus project members team-a
+    """
+    async with _admin(options) as admin:
+        if name not in {one.name for one in await admin.list_projects()}:
+            raise _no_project(name)
+        rows = [
+            {"kind": one.subject_kind, "name": one.subject, "role": one.role}
+            for one in await admin.list_members(name)
+        ]
+    _show(rows, output)
+
+
 def _no_project(name: str) -> Refused:
     return Refused(f"There is no project {name!r}: make it with `nodus project create {name}`.")
 
@@ -281,7 +303,7 @@ def _show(rows: list[dict[str, Any]], output: str) -> None:
     if not rows:
         click.echo("None.")
         return
-    headings = [key.upper() for key in rows[0]]
+    headings = [re.sub("(?=[A-Z])", "-", key).upper() for key in rows[0]]
     click.echo(
         render_table(headings, [[_cell(value) for value in row.values()] for row in rows]),
         nl=False,

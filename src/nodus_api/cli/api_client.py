@@ -58,7 +58,8 @@ class ApiClient:
             )
         except FileNotFoundError:
             raise Refused(
-                f"There is no kubeconfig {path}: start `nodus up`, or give one with --kubeconfig."
+                f"There is no kubeconfig {path}: start `nodus up`, or make one with"
+                " `nodus kubeconfig` and give it with --kubeconfig."
             ) from None
         except (OSError, KeyError, TypeError, ValueError, yaml.YAMLError) as error:
             raise Refused(

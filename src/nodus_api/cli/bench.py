@@ -10,6 +10,7 @@ import click
 from nodus_api.bench import AREAS, NotMeasured, Report, measure
 from nodus_api.bench.report import Row
 from nodus_api.cli.errors import Failed, reported
+from nodus_api.cli.options import output_option
 from nodus_api.cli.tabular import render_table
 from nodus_api.clock import SystemClock
 
@@ -17,7 +18,9 @@ _FIGURES = ("SAMPLES", "MEDIAN", "P90", "P99", "RATIO", "LOW..HIGH", "BEFORE")
 
 
 @click.command()
-@click.option("--quick", "effort", flag_value="quick", default="quick", help="About a minute.")
+@click.option(
+    "--quick", "effort", flag_value="quick", default="quick", help="About a minute [default]."
+)
 @click.option("--full", "effort", flag_value="full", help="About fifteen minutes.")
 @click.option("--only", type=click.Choice(list(AREAS)), help="One area alone.")
 @click.option(
@@ -31,7 +34,7 @@ _FIGURES = ("SAMPLES", "MEDIAN", "P90", "P99", "RATIO", "LOW..HIGH", "BEFORE")
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
     help="Show the ratios beside those of a file that --json wrote.",
 )
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table")
+@output_option
 def bench(
     effort: str, only: str | None, json_file: Path | None, compare: Path | None, output: str
 ) -> None:

@@ -4,6 +4,7 @@ No decision is taken here; a value that a part needs is made here and handed in.
 """
 
 import asyncio
+import logging
 import os
 import random
 import signal
@@ -45,6 +46,7 @@ from nodus_api.watchcache import AttemptCache
 from nodus_api.watchcache.history import Window
 
 _SCHEMA_SECONDS = 30.0
+_log = logging.getLogger(__name__)
 
 
 async def run_server(settings: Settings, sockets: Sequence[socket.socket]) -> None:
@@ -72,7 +74,10 @@ async def run_server(settings: Settings, sockets: Sequence[socket.socket]) -> No
                 shutdown_watch_grace=settings.shutdown_watch_grace,
             ),
             checks={"schema": schema, "tls-cert": reloader.problem},
+            live_checks={"cert-reloader": reloader.stalled},
         )
+        for bound in sockets:
+            _tell("HTTPS", bound)
         await serve(app, sockets=sockets, ssl_context=context)
 
 
@@ -102,6 +107,9 @@ async def run_scheduler(
         )
         watcher = HealthServer(LeaderStore(database), scheduler.metrics)
         local = unix_socket(directory.runner_socket)
+        _tell("health", health)
+        if reports is not None:
+            _tell("runner reports", reports)
         async with _stopped_by_signals() as stop:
             parts = {
                 "scheduler": scheduler.run(stop),
@@ -114,6 +122,12 @@ async def run_scheduler(
             async with _certificates(settings, settings.runner_bind, clock) as (context, _):
                 parts["reports over HTTPS"] = answers.serve([reports], stop, ssl_context=context)
                 await _together(stop, parts)
+
+
+def _tell(what: str, bound: socket.socket) -> None:
+    """Log where a part listens; with port 0 nothing else says it."""
+    address, port = bound.getsockname()[:2]
+    _log.info("listening", extra={"for": what, "address": address, "port": port})
 
 
 def _supplier(

@@ -144,8 +144,11 @@ async def _server(settings: Settings) -> str:
     client = ApiClient.from_kubeconfig(kubeconfig)
     try:
         status, body = await client.get("/readyz")
-    except ssl.SSLError as error:
-        raise Refused(f"{client.server} does not speak TLS by {kubeconfig}: {error}.") from error
+    except ApiUnreachable as error:
+        said = str(error).removesuffix(".")
+        if isinstance(error.__cause__, ssl.SSLError):
+            raise Refused(f"{said}: {kubeconfig} is not for the server that runs there.") from error
+        raise Refused(f"{said}: start `nodus up --data-dir {settings.data_dir}`.") from error
     if status != 200:
         raise Failed(f"{client.server} is not ready: {body.decode(errors='replace').strip()}")
     return f"{client.server} is ready."

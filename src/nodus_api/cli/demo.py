@@ -72,7 +72,10 @@ def demo(seconds: float, data_dir: Path | None) -> None:
             f"The demo did not succeed: {error.message} The log is {log}, programs' output is below"
             f" {directory.machines}."
         ) from error
-    click.echo("Everything is stopped.")
+    click.echo(
+        f"Everything is stopped. Its data stays in {directory.root} until you remove it;"
+        " `make up` starts a server that stays."
+    )
 
 
 def manifest(seconds: float) -> str:

@@ -51,7 +51,7 @@ def render(*, server: str, ca: str, token: str, project: str, user: str = "nodus
 @click.option(
     "--ca-file",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="CA of the server's certificate [D/ca.crt].",
+    help="CA of the server's certificate [D/ca.crt, else D/certs/ca.crt of `nodus serve`].",
 )
 @data_dir_option
 def kubeconfig(
@@ -61,6 +61,7 @@ def kubeconfig(
 
     \b
     Example:
+      umask 077
       nodus token create --user ann > ann.token
       nodus kubeconfig --server https://nodus.example:8443 --token-file ann.token > ann.kubeconfig
     """
@@ -70,12 +71,18 @@ def kubeconfig(
     click.echo(
         render(
             server=server.rstrip("/"),
-            ca=_read(ca_file or directory.ca, "--ca-file"),
+            ca=_read(ca_file or _made_ca(directory), "--ca-file"),
             token=_read(token_file or directory.token, "--token-file").strip(),
             project=project,
         ),
         nl=False,
     )
+
+
+def _made_ca(directory: DataDirectory) -> Path:
+    """Return the CA that `nodus up` hands out, else the one that `nodus serve` made."""
+    of_serve = directory.certs / "ca.crt"
+    return of_serve if of_serve.exists() and not directory.ca.exists() else directory.ca
 
 
 def _read(path: Path, flag: str) -> str:

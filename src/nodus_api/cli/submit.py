@@ -43,8 +43,8 @@ async def submit(
 ) -> None:
     """Submit the workloads of a manifest, all or none.
 
-    Submitting the same name with the same spec again changes nothing. With --wait the exit code
-    is 0 only if all of it succeeded.
+    Submitting the same name with the same spec again changes nothing, even after its end: to run
+    it once more, give it another name. With --wait the exit code is 0 only if all of it succeeded.
 
     \b
     Example:
@@ -57,7 +57,7 @@ async def submit(
     try:
         manifests = parse_manifests(_read(file), project=project)
     except ManifestError as error:
-        raise Refused(f"{file}: {error}.") from error
+        raise Refused(_sentence(file, str(error))) from error
     client = None
     if wait:
         client = ApiClient.from_kubeconfig(
@@ -110,6 +110,11 @@ def parse_owner(text: str) -> tuple[OwnerKind, str]:
             return known, name
     kinds = ", ".join(known.lower() for known in OwnerKind)
     raise Refused(f"{text!r} names no owner: write KIND/NAME with a kind of {kinds}.")
+
+
+def _sentence(file: str, said: str) -> str:
+    """Return what is wrong with a manifest; a question has its own mark at its end."""
+    return f"{'stdin' if file == '-' else file}: {said}{'' if said.endswith('?') else '.'}"
 
 
 def _read(file: str) -> str:

@@ -8,7 +8,7 @@ import asyncio
 import socket
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -61,6 +61,11 @@ def up(health_port: int | None, **options: Any) -> None:
             processes.end_orphans(directory.run, SystemClock(), keep=(PostgresPart.name,))
             with _bound(settings, health_port) as sockets:
                 _supervise(settings, directory, sockets)
+    with suppress(OSError):  # the terminal may be gone
+        click.echo(
+            "Nodus is stopped; programs that still run go on, and the next `nodus up` takes them"
+            " over."
+        )
 
 
 @dataclass(frozen=True, slots=True)

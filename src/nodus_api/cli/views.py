@@ -72,7 +72,7 @@ async def get(
     missing = sorted(set(names) - {str(one["metadata"]["name"]) for one in objects})
     if output == "json":
         print_json({"apiVersion": "nodus.dev/v1", "kind": "AttemptList", "items": objects})
-    else:
+    elif objects or not missing:
         _show_attempts(objects, with_project=all_projects, wide=wide)
     if missing:
         raise Refused(

@@ -16,7 +16,12 @@ from nodus_api.tasks import end, spawn
 from nodus_api.workloads import Manifest
 
 _CATCH_UP_SECONDS = 10.0
-_DONE = frozenset({"Succeeded", "Failed", "Stopped", "Deleted"})
+_ENDS = {
+    "Succeeded": "succeeded",
+    "Failed": "failed",
+    "Stopped": "was stopped",
+    "Deleted": "was deleted",
+}
 
 
 async def follow(database: Database, client: ApiClient, manifests: Sequence[Manifest]) -> None:
@@ -41,12 +46,12 @@ async def follow(database: Database, client: ApiClient, manifests: Sequence[Mani
             for task in tasks:
                 await end(task)
     bad = [
-        f"{one.kind.lower()}/{one.name} is {state}"
+        f"{one.kind.lower()}/{one.name} {_ENDS[state]}"
         for one, state in zip(manifests, states, strict=True)
         if state != "Succeeded"
     ]
     if bad:
-        raise Failed(f"{'; '.join(bad)}: `nodus get -o json` says why.")
+        raise Failed(f"{'; '.join(bad)}: `nodus get -n {manifests[0].project} -o json` says why.")
     for one in manifests:
         click.echo(f"{one.kind.lower()}/{one.name} succeeded.")
 
@@ -65,7 +70,7 @@ async def _until_ended(
                 for one in manifests
             ]
         states = [str(state or "Deleted") for state in found]
-        if all(state in _DONE for state in states):
+        if all(state in _ENDS for state in states):
             return states
         await clock.sleep(0.25)
 

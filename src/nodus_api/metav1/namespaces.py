@@ -10,7 +10,7 @@ from uuid import UUID
 import orjson
 
 from nodus_api.metav1.discovery import APIResource
-from nodus_api.metav1.errors import GroupResource
+from nodus_api.metav1.errors import GroupResource, MethodNotAllowed
 from nodus_api.metav1.fields import NAME
 from nodus_api.metav1.table import Cell, Column, age
 from nodus_api.metav1.times import format_time
@@ -52,6 +52,16 @@ def namespace(name: str, *, uid: UUID, created: datetime, rev: int) -> bytes:
             "status": {"phase": "Active"},
         }
     )
+
+
+def read_only(verb: str) -> MethodNotAllowed:
+    """Return the answer to a write on namespaces, with the command that does it (LW-010)."""
+    instead = (
+        "Make the project with `nodus project create NAME`."
+        if verb == "create"
+        else "Change the project with the command line: `nodus project --help`."
+    )
+    return MethodNotAllowed(verb, NAMESPACES, fix=instead)
 
 
 def fields_of(name: str) -> dict[str, str]:

@@ -95,9 +95,13 @@ def _read(path: Path) -> Identity | None:
     record = read_json(path)
     if record is None:
         return None
-    return Identity(
-        pid=int(record["pid"]),
-        start_ticks=int(record["startTicks"]),
-        boot_id=str(record["bootId"]),
-        started_at=datetime.fromisoformat(record["startedAt"]),
-    )
+    try:
+        identity = Identity(
+            pid=int(record["pid"]),
+            start_ticks=int(record["startTicks"]),
+            boot_id=str(record["bootId"]),
+            started_at=datetime.fromisoformat(record["startedAt"]),
+        )
+    except (KeyError, TypeError, ValueError):
+        return None  # the program could write the file too
+    return identity if identity.pid > 1 and identity.started_at.tzinfo is not None else None

@@ -161,7 +161,8 @@ def _answered(
         case None:
             return _absent(loop, record, tenancy, now)
         case NoCapacity() | Quota() | Auth():
-            log.info(
+            log.log(
+                logging.ERROR if isinstance(answer, Auth) else logging.INFO,  # SC-617: alerts
                 "a supplier gave no machine",
                 extra={"attempt": record.attempt.name, "error": type(answer).__name__},
             )

@@ -209,7 +209,7 @@ def end_unstarted(record: AttemptRecord, now: datetime) -> AttemptRecord:
 async def end_workloads(loop: LoopContext) -> bool:
     """End workloads whose slots are all decided (SC-101, SC-802)."""
     ended = False
-    for uid in await loop.workloads.undecided(loop.pace.batch):
+    for uid in await loop.workloads.decided(loop.pace.batch):
         ended |= bool(await loop.item("end", uid, partial(_end, loop, uid)))
     return ended
 

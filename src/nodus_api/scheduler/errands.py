@@ -7,7 +7,8 @@ repeat (SC-603).
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from datetime import timedelta
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
 
 from nodus_api.suppliers.supplier import (
@@ -20,6 +21,14 @@ from nodus_api.tasks import end, spawn
 
 Key = TypeVar("Key", int, str)
 Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offered:
+    """What a supplier offered, and the database's time before it was asked."""
+
+    asked: datetime
+    offers: Sequence[SupplierOffer]
 
 
 class Errands(Generic[Key, Answer]):
@@ -98,7 +107,7 @@ class Calls:
         self.deletes: Errands[int, DeletionObservation] = errands("delete")
         self.signals: Errands[int, None] = errands("signal")
         self.observations: Errands[str, Mapping[str, MachineView]] = errands("observe", 1)
-        self.offers: Errands[str, Sequence[SupplierOffer]] = errands("offers", 1)
+        self.offers: Errands[str, Offered] = errands("offers", 1)
         self.lists: Errands[str, Sequence[MachineView]] = errands("list", 1)
         self.orphans: Errands[str, DeletionObservation] = errands("delete of an orphan")
 

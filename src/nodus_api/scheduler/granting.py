@@ -1,15 +1,18 @@
 """T7: what a supplier's word that a machine runs does to its Attempt."""
 
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from nodus_api.kernel import events
-from nodus_api.kernel.deadlines import STARTING_LIMIT
+from nodus_api.kernel.deadlines import starting_limit
 from nodus_api.kernel.lifecycle import advance
+from nodus_api.kernel.offering import CandidateStats
 from nodus_api.kernel.vocabulary import MachineState, Stage
 from nodus_api.scheduler.desiring import end_unstarted
 from nodus_api.storage.records import AttemptRecord, Tenancy
 from nodus_api.suppliers.supplier import MachineCondition, MachineView
+
+_BOOT = timedelta(seconds=CandidateStats().boot_p95)
 
 
 def seen(view: MachineView) -> bool:
@@ -36,6 +39,7 @@ def granted(
         gone_seen=None,
         next_try=None,
     )
-    work = replace(record.work, limit_at=start + STARTING_LIMIT, watermark=now)
+    # Starting begins with the grant (SC-613), however long the machine has run unheard of
+    work = replace(record.work, limit_at=now + starting_limit(_BOOT), watermark=now)
     moved = replace(record.moved(attempt), work=work)
     return end_unstarted(moved.with_tenancy(replace(tenancy, machine=machine)), now)

@@ -125,8 +125,10 @@ def _hear(
             return _registered(loop, record, tenancy, report, at)
         case "canStart":
             return _may_start(record, tenancy)
-        case "started":
+        case "started" if tenancy.lease.won:
             return started(loop, record, at, restore_bytes=report.body.get("restoreBytes"))
+        case "started":
+            raise IllegalTransition(record.attempt.stage, events.CommandStarted(at=at))
         case "heartbeat":
             return _move(loop, record, events.Heartbeat(at=at))
         case "checkpoint":
@@ -134,7 +136,7 @@ def _hear(
         case "notice":
             return record  # a supplier's notice comes by the supplier
         case "exited":
-            return ended(loop, record, Ending.reported(report), now)
+            return ended(loop, record, tenancy, Ending.reported(report), now)
         case _:
             return _move(loop, record, events.Heartbeat(at=at))
 
@@ -183,11 +185,13 @@ def started(
     return replace(record, work=replace(record.work, limit_at=limit))
 
 
-def ended(loop: LoopContext, record: AttemptRecord, ending: Ending, now: datetime) -> AttemptRecord:
+def ended(
+    loop: LoopContext, record: AttemptRecord, tenancy: Tenancy, ending: Ending, now: datetime
+) -> AttemptRecord:
     """T11, T13, T14, T15 or T17; T10 before it if only the ending tells of the start (SC-644)."""
     at = min(ending.at, now)
     attempt = record.attempt
-    if attempt.stage is Stage.STARTING and ending.started is not None:
+    if attempt.stage is Stage.STARTING and ending.started is not None and tenancy.lease.won:
         record = started(loop, record, min(ending.started, at))
         attempt = record.attempt
     if attempt.stage is Stage.STARTING:

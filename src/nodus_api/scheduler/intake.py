@@ -7,6 +7,7 @@ AlreadyExists, NotFound, Refused. `message` says more in one sentence.
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
+from decimal import Decimal
 from enum import StrEnum
 from functools import partial
 from typing import Any
@@ -119,8 +120,7 @@ async def _resubmit(edit: WorkloadEdit, workload: Workload, spec: Mapping[str, A
     if fixed != standing or not active or not _limits_only_rise(workload.spec, spec):
         return (
             Applied.ALREADY_EXISTS,
-            f"{workload.kind.lower()}/{workload.name} exists with another spec: delete it first,"
-            " or submit under another name",
+            "it exists with another spec: submit this one under another name",
         )
     await edit.put(replace(workload, spec=spec))
     return Applied.APPLIED, None
@@ -130,7 +130,8 @@ def _limits_only_rise(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
     """Whether no limit is lower than before; an absent one is the highest (SC-802)."""
     before, after = old.get("limits", {}), new.get("limits", {})
     return all(
-        name in before and float(value) >= float(before[name]) for name, value in after.items()
+        name in before and Decimal(str(value)) >= Decimal(str(before[name]))
+        for name, value in after.items()
     )
 
 
@@ -141,7 +142,7 @@ async def _move(edit: WorkloadEdit, workload: Workload, state: WorkloadState) ->
     over = state is WorkloadState.STOPPED
     stoppable = (WorkloadState.ACTIVE, WorkloadState.SUSPENDED) if over else (WorkloadState.ACTIVE,)
     if workload.state not in stoppable:
-        return Applied.REFUSED, f"it is {workload.state.lower()} already"
+        return Applied.REFUSED, f"it has {workload.state.lower()} already"
     await edit.put(replace(workload, state=state, ended=edit.now if over else None))
     await _close_slots(edit, SlotState.STOPPED if over else SlotState.SUSPENDED)
     return Applied.APPLIED, None
@@ -188,7 +189,7 @@ async def _scale(edit: WorkloadEdit, workload: Workload, count: int) -> Answer:
     if workload.spec[field] == count:
         return Applied.UNCHANGED, None
     if workload.state not in (WorkloadState.ACTIVE, WorkloadState.SUSPENDED):
-        return Applied.REFUSED, f"it is {workload.state.lower()} already"
+        return Applied.REFUSED, f"it has {workload.state.lower()} already"
     scaled = replace(workload, spec={**workload.spec, field: count})
     await edit.put(scaled)
     wanted = set(wanted_slots(WorkloadSpec.from_json(workload.kind, scaled.spec)))

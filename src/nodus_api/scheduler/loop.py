@@ -184,7 +184,7 @@ class Passes:
             ("signal", lambda: pass_orders_on(loop), True),
             ("reports", lambda: apply_reports(loop), True),
             ("observe", lambda: observe_machines(loop, self.watch, look=full), True),
-            ("deadlines", lambda: apply_deadlines(loop, self.watch.running), True),
+            ("deadlines", self._deadlines, True),
             ("end", lambda: end_workloads(loop), True),
             ("replace", lambda: fill_slots(loop), True),
             ("release", lambda: release(loop), True),
@@ -192,6 +192,9 @@ class Passes:
             ("sweep", lambda: sweep_orphans(loop), True),
         ]
         return [(name, step) for name, step, wanted in steps if wanted]
+
+    async def _deadlines(self) -> None:
+        await apply_deadlines(self.loop, self.watch.running, asked=self.watch.asked)
 
     async def _step(self, name: str, step: Step) -> object:
         try:

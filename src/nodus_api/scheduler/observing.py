@@ -38,17 +38,26 @@ class Watch:
     """What the last looks have shown. Lost with the process, and rebuilt by the next looks."""
 
     def __init__(self) -> None:
+        self.asked = False
+        """Whether the supplier was asked in this reign, and answered or failed to."""
         self.running: dict[int, datetime] = {}
         """Machines that the supplier vouched for, and when."""
         self._missed: dict[int, int] = {}
 
-    def look(self, sightings: list[Sighting], views: Mapping[str, MachineView]) -> None:
-        """Count what one answer shows and what it lacks."""
+    def look(
+        self, sightings: list[Sighting], views: Mapping[str, MachineView], now: datetime
+    ) -> None:
+        """Count what one answer, taken up at `now`, shows and what it lacks.
+
+        An answer that shows none of several machines is an outage and counts for nothing.
+        """
+        shown = [(one.no, views.get(one.handle or "")) for one in sightings]
+        alive = {no: now for no, view in shown if view and view.condition not in _ENDED}
         numbers = {one.no for one in sightings}
-        self.running = {no: at for no, at in self.running.items() if no in numbers}
-        self._missed = {
-            one.no: self._missed.get(one.no, 0) + 1 for one in sightings if one.handle not in views
-        }
+        self.running = {no: at for no, at in self.running.items() if no in numbers} | alive
+        missing = [no for no, view in shown if view is None]
+        if not 1 < len(shown) == len(missing):
+            self._missed = {no: self._missed.get(no, 0) + 1 for no in missing}
 
     def lost(self, number: int) -> bool:
         """Whether a machine was missing often enough to be evidence."""
@@ -60,6 +69,7 @@ async def observe_machines(loop: LoopContext, watch: Watch, *, look: bool) -> No
     answers = loop.calls.observations.returned()
     sightings = await loop.machines.observable() if answers or look else []
     for answer in answers.values():
+        watch.asked = True
         if isinstance(answer, Exception):
             loop.failed_call("observe", answer)
             log.warning("the supplier could not be asked", extra={"cause": str(answer)})
@@ -73,7 +83,7 @@ async def observe_machines(loop: LoopContext, watch: Watch, *, look: bool) -> No
 async def _apply(
     loop: LoopContext, watch: Watch, sightings: list[Sighting], views: Mapping[str, MachineView]
 ) -> None:
-    watch.look(sightings, views)
+    watch.look(sightings, views, await loop.attempts.now())
 
     async def work(batch: Batch) -> None:
         waiting = await waiting_reports(batch.connection, list(batch.records))
@@ -85,8 +95,16 @@ async def _apply(
                     record = _observed(loop, watch, record, tenancy, view, batch.now)
             batch.put(record)
 
-    shown = [one for one in sightings if one.handle in views or watch.lost(one.no)]
-    await loop.in_batches("observe", sorted({one.attempt for one in shown}), work)
+    telling = [one for one in sightings if _tells(one, views, watch)]
+    await loop.in_batches("observe", sorted({one.attempt for one in telling}), work)
+
+
+def _tells(sighting: Sighting, views: Mapping[str, MachineView], watch: Watch) -> bool:
+    """Whether what was seen may move a row; of a registered machine that runs, nothing does."""
+    view = views.get(sighting.handle or "")
+    if view is None:
+        return watch.lost(sighting.no)
+    return view.condition in _ENDED or sighting.state != MachineState.REGISTERED
 
 
 def _observed(
@@ -103,11 +121,10 @@ def _observed(
     if view is None:
         return _lost(record, tenancy, None, now) if watch.lost(number) else record
     if view.condition not in _ENDED:
-        watch.running[number] = now
         return _seen(record, now)
     try:
         if view.exit is not None:
-            return ended(loop, record, Ending.recorded(view.exit, now), now)
+            return ended(loop, record, tenancy, Ending.recorded(view.exit, now), now)
     except IllegalTransition:
         loop.metrics.dropped.labels(event="exit").inc()
     return _lost(record, tenancy, view, now)

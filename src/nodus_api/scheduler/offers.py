@@ -1,12 +1,13 @@
 """What the supplier offers, as it changes, and what its change means for those who wait."""
 
 import logging
-from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from nodus_api.kernel.offering import OfferingClass
 from nodus_api.kernel.vocabulary import WaitingFor
 from nodus_api.scheduler.context import LoopContext
+from nodus_api.scheduler.errands import Offered
 from nodus_api.storage import due
 from nodus_api.storage.batch import Batch
 from nodus_api.storage.catalog_store import Offer
@@ -28,14 +29,22 @@ async def sync_offers(loop: LoopContext) -> None:
         else:
             await _write(loop, answer)
     now = loop.clock.monotonic()
-    if now >= loop.offers_due and loop.calls.offers.send("all", loop.supplier.offers):
+    if now >= loop.offers_due and loop.calls.offers.send("all", partial(_ask, loop)):
         loop.offers_due = now + loop.pace.offers.total_seconds()
 
 
-async def _write(loop: LoopContext, answer: Sequence[SupplierOffer]) -> None:
-    classes = {one.offered_class.name: _class(one.offered_class) for one in answer}
-    offers = [_offer(one) for one in answer]
-    roomier = await loop.catalog.sync(loop.reign.token, list(classes.values()), offers)
+async def _ask(loop: LoopContext) -> Offered:
+    """Ask the supplier, and note when: passes go on meanwhile and may take what it still names."""
+    asked = await loop.attempts.now()
+    return Offered(asked=asked, offers=await loop.supplier.offers())
+
+
+async def _write(loop: LoopContext, answer: Offered) -> None:
+    classes = {one.offered_class.name: _class(one.offered_class) for one in answer.offers}
+    offers = [_offer(one) for one in answer.offers]
+    roomier = await loop.catalog.sync(
+        loop.reign.token, list(classes.values()), offers, asked=answer.asked
+    )
     loop.offers_known = True
     if roomier:
         await hasten_waiting(loop)

@@ -28,6 +28,9 @@ LONGEST_WAIT = timedelta(minutes=5)
 ABSENCE_APART = timedelta(seconds=30)
 """Between the two looks that prove that a machine without a handle never was (SC-609)."""
 
+LEFT_BEHIND = timedelta(minutes=10)
+"""After its Attempt's end, a machine that nobody released is an orphan (SC-611)."""
+
 
 async def release(loop: LoopContext) -> bool:
     """Delete what is to leave and prove it gone; return whether anything became Gone."""
@@ -117,7 +120,8 @@ async def sweep_orphans(loop: LoopContext) -> None:
     """Delete machines of this installation that no row wants (SC-611).
 
     A machine without a row, or whose row is Gone: its intent was committed before it was
-    made, so nothing that is still wanted can look like this.
+    made, so nothing that is still wanted can look like this. And one whose Attempt ended
+    long ago and that nobody has released.
     """
     for handle, look in loop.calls.orphans.returned().items():
         if not isinstance(look, Exception) and look.verdict is Verdict.GONE:
@@ -126,10 +130,10 @@ async def sweep_orphans(loop: LoopContext) -> None:
         if isinstance(answer, Exception):
             loop.failed_call("list", answer)
             continue
-        states = await loop.machines.states([view.key for view in answer])
+        unused = await loop.machines.unused([view.key for view in answer], LEFT_BEHIND)
         for view in answer:
-            if states.get(view.key, MachineState.GONE) == MachineState.GONE:
-                cause = "its row is Gone" if view.key in states else "no row"
+            cause = unused.get(view.key)
+            if cause is not None:
                 loop.metrics.orphans.inc()
                 log.warning("a machine without a use is deleted", extra={"handle": view.handle})
                 await _note_orphan(loop, view.handle, cause, gone=False)
@@ -140,13 +144,23 @@ async def sweep_orphans(loop: LoopContext) -> None:
 
 
 async def _owned(loop: LoopContext) -> list[MachineView]:
-    """List the machines tagged with this installation; others are never touched."""
+    """List the machines tagged with this installation; others are never touched.
+
+    What ended by itself may still hold room at its supplier: it counts until it is proven gone.
+    """
     installation = loop.reign.installation
     return [
         view
         async for view in loop.supplier.list_owned(installation)
-        if view.installation == installation and view.condition is not MachineCondition.GONE
+        if view.installation == installation and await _remains(loop, view)
     ]
+
+
+async def _remains(loop: LoopContext, view: MachineView) -> bool:
+    if view.condition is not MachineCondition.GONE:
+        return True
+    look = await loop.supplier.prove_deleted(view.handle)
+    return look.verdict is Verdict.PRESENT
 
 
 async def _note_orphan(loop: LoopContext, handle: str, cause: str, *, gone: bool) -> None:

@@ -9,13 +9,13 @@ import contextlib
 import logging
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Any
 from uuid import UUID
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import ValidationError
 
 from nodus_api.metav1.errors import (
     APIError,
@@ -33,6 +33,7 @@ from nodus_api.metav1.status import StatusCause, StatusDetails
 from nodus_api.scheduler.intents import token_hash
 from nodus_api.scheduler.listening import Receive, Reply, Scope, Send, read_body, serve
 from nodus_api.scheduler.metrics import LoopMetrics
+from nodus_api.scheduler.report_bodies import own_fields, parse
 from nodus_api.storage.checkpoint_store import Verdict
 from nodus_api.storage.errors import StorageError
 from nodus_api.storage.report_store import GivenReport, ReportStore, Standing
@@ -44,52 +45,7 @@ BODY_LIMIT = 64 * 1024
 RETRY_MS = 200
 """When a runner whose start is not granted yet asks again."""
 
-_LONGEST_AGE_MS = 10 * 365 * 86_400_000
 _RESOURCE = GroupResource(group="", resource="reports")
-
-
-class ReportBody(BaseModel):
-    """A report as a runner sends it; what a kind carries beyond this is kept as it is."""
-
-    model_config = ConfigDict(extra="allow", strict=True, frozen=True)
-
-    attempt: Annotated[UUID, Field(strict=False)]
-    epoch: int = Field(ge=1)
-    n: int = Field(ge=1, lt=2**63)
-    kind: Literal[
-        "registered", "canStart", "started", "heartbeat", "checkpoint", "notice", "exited"
-    ]
-    age_ms: float = Field(alias="ageMs", ge=0, le=_LONGEST_AGE_MS, strict=False)
-
-
-class CursorBody(BaseModel):
-    """How far a program is."""
-
-    model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
-
-    completed: int = Field(ge=0, lt=2**63)
-    total: int = Field(ge=0, lt=2**63)
-
-    @model_validator(mode="after")
-    def _within(self) -> Self:
-        if self.completed > self.total:
-            raise ValueError("completed is more than total")
-        return self
-
-
-class ProposalBody(BaseModel):
-    """What a report of kind checkpoint must hold (SC-641)."""
-
-    model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
-
-    seq: int = Field(ge=1, lt=2**63)
-    bytes: int = Field(ge=0, lt=2**63)
-    uri: str = Field(min_length=1, max_length=4096, pattern=r"^[!-~]+$")
-    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
-    cursor: CursorBody | None = None
-
-
-Form = TypeVar("Form", bound=BaseModel)
 
 
 class ReportServer:
@@ -173,35 +129,29 @@ def _bearer(scope: Scope) -> str:
 def _read(body: bytes) -> GivenReport:
     """Check a report's form; raises BadRequest that names the field."""
     try:
-        given = orjson.loads(body)
+        report = parse(orjson.loads(body))
     except orjson.JSONDecodeError as error:
         raise BadRequest(f"the report is not JSON: {error}") from error
-    report = _check(ReportBody, given)
-    if report.kind == "checkpoint":
-        _check(ProposalBody, given)
+    except ValidationError as error:
+        raise BadRequest(_first_wrong(error)) from error
     return GivenReport(
         attempt=report.attempt,
         epoch=report.epoch,
         n=report.n,
         kind=report.kind,
         age=timedelta(milliseconds=report.age_ms),
-        body=_storable(given),
+        body=own_fields(report),
     )
 
 
-def _check(form: type[Form], given: Any) -> Form:
-    try:
-        return form.model_validate(given)
-    except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"]) or "body"
-        raise BadRequest(f"the report's {field} is wrong: {first['msg']}") from error
-
-
-def _storable(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is kept of a body: the kind's own fields."""
-    envelope = {"attempt", "epoch", "machine", "fence", "n", "kind", "ageMs"}
-    return {name: value for name, value in given.items() if name not in envelope}
+def _first_wrong(error: ValidationError) -> str:
+    """Say what is wrong with a report, by the names that its sender knows."""
+    first = error.errors()[0]
+    path = first["loc"][1:]  # the first part is the kind
+    if first["type"].startswith("union_tag"):
+        path = ("kind",)
+    field = ".".join(str(part) for part in path) or "body"
+    return f"the report's {field} is wrong: {first['msg']}"
 
 
 def _orders(report: GivenReport, standing: Standing) -> dict[str, Any]:

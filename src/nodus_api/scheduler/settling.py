@@ -33,7 +33,9 @@ def settle(batch: Batch) -> None:
         if record == before:
             continue
         if before.attempt.live and not record.attempt.live:
-            record = decide_slot(release_machines(record, batch.now), batch.now)
+            # its cost first: the decision asks what the limit leaves
+            record = count_costs(release_machines(record, batch.now))
+            record = decide_slot(record, batch.now)
             record = replace(record, restore_lost=_restore_lost(record.attempt))
         record = prove_deletion(record)
         if _billed_times(record.attempt) != _billed_times(before.attempt):

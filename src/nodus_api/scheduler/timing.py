@@ -22,12 +22,21 @@ from nodus_api.suppliers.supplier import Order
 
 log = logging.getLogger(__name__)
 
+_SIGNAL = "signal of a machine"
+"""The name of failing signals among the setbacks: each is tried again after 1 s to 5 min."""
+
 VOUCHED_FOR = timedelta(seconds=30)
 """How long the supplier's word that a machine runs is good for."""
 
 
-async def apply_deadlines(loop: LoopContext, running: Mapping[int, datetime]) -> None:
-    """Move every Attempt whose time is up. `running`: machines the supplier vouched for."""
+async def apply_deadlines(
+    loop: LoopContext, running: Mapping[int, datetime], *, asked: bool = True
+) -> None:
+    """Move every Attempt whose time is up. `running`: machines the supplier vouched for.
+
+    `asked` tells whether the supplier has answered, or failed to, in this reign: until then a
+    silent machine is given the time of one that it vouches for.
+    """
     query = due.overdue(
         loop.pace.placed_at_once,
         silence=deadlines.SUSPECT_AFTER,
@@ -40,7 +49,8 @@ async def apply_deadlines(loop: LoopContext, running: Mapping[int, datetime]) ->
         for record in list(batch.records.values()):
             if record.attempt.live:
                 moved = _overdue(record, batch.now)
-                batch.put(_silent(moved, running, since, batch.now))
+                vouched = not asked or _vouched(moved, running, batch.now)
+                batch.put(_silent(moved, vouched, since, batch.now))
 
     await loop.in_batches("deadlines", await loop.attempts.nos(query), work)
 
@@ -87,15 +97,19 @@ def _longest(spec: WorkloadSpec) -> timedelta | None:
     return None if seconds is None else timedelta(seconds=seconds)
 
 
+def _vouched(record: AttemptRecord, running: Mapping[int, datetime], now: datetime) -> bool:
+    """Whether the supplier said lately that a machine of the Attempt runs."""
+    seen = [running[one.machine.no or 0] for one in record.held if one.machine.no in running]
+    return any(now - at <= VOUCHED_FOR for at in seen)
+
+
 def _silent(
-    record: AttemptRecord, running: Mapping[int, datetime], since: datetime | None, now: datetime
+    record: AttemptRecord, vouched: bool, since: datetime | None, now: datetime
 ) -> AttemptRecord:
     """Suspect a silent machine, or give it up (SC-614)."""
     attempt = record.attempt
     if attempt.stage is not Stage.RUNNING:
         return record
-    seen = [running[one.machine.no or 0] for one in record.held if one.machine.no in running]
-    vouched = any(now - at <= VOUCHED_FOR for at in seen)
     match deadlines.silence(attempt, now, vouched=vouched, since=since):
         case Silence.NONE:
             return _suspected(record, None)
@@ -119,14 +133,18 @@ async def pass_orders_on(loop: LoopContext) -> None:
     sightings = await loop.machines.signallable(loop.pace.batch)
     if not sightings:
         return
-    now = await loop.attempts.now()
-    for one in sightings:
-        if one.no not in answers and one.handle is not None:
-            call = partial(loop.supplier.signal, one.handle, _order(one, now))
-            loop.calls.signals.send(one.no, call)
-    for answer in answers.values():
+    now, at = await loop.attempts.now(), loop.clock.monotonic()
+    for no, answer in answers.items():
         if isinstance(answer, Exception):
             loop.failed_call("signal", answer)
+            loop.setbacks.failed((_SIGNAL, no), at)
+        else:
+            loop.setbacks.passed((_SIGNAL, no))
+    for one in sightings:
+        rested = one.no not in answers and loop.setbacks.over((_SIGNAL, one.no), at)
+        if rested and one.handle is not None:
+            call = partial(loop.supplier.signal, one.handle, _order(one, now))
+            loop.calls.signals.send(one.no, call)
     reached = {
         one.attempt
         for one in sightings

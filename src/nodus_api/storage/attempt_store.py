@@ -51,7 +51,11 @@ class AttemptStore:
             now = await fence(connection, token)
             batch = Batch(connection=connection, now=now)
             if nos:
-                locked = (await connection.execute(statements.lock_attempts(nos))).scalars().all()
+                locked = (
+                    (await connection.execute(statements.lock_attempts(), {"nos": list(nos)}))
+                    .scalars()
+                    .all()
+                )
                 batch.loaded = await load(connection, locked)
                 batch.records = dict(batch.loaded)
             yield batch
@@ -61,25 +65,25 @@ class AttemptStore:
 
     async def wake_readers(self) -> None:
         """Tell the feed's readers that something was committed; a hint, no payload."""
-        async with self._database.transaction() as connection:
+        async with self._database.single_reads() as connection:
             await connection.execute(statements.notify("nodus_feed"))
 
     async def now(self) -> datetime:
         """Return the database's time."""
-        async with self._database.transaction(read_only=True) as connection:
+        async with self._database.single_reads() as connection:
             found = await connection.execute(sa.select(statements.database_now))
             now: datetime = found.scalar_one()
             return now
 
     async def until_next(self) -> timedelta | None:
         """Return how long until a row wants attention by its own time; None if none does."""
-        async with self._database.transaction(read_only=True) as connection:
+        async with self._database.single_reads() as connection:
             wait: timedelta | None = (await connection.execute(due.next_moment())).scalar()
         return wait
 
     async def nos(self, query: sa.Select[Any]) -> list[int]:
         """Return the Attempts that a query of `due` finds, without locking them."""
-        async with self._database.transaction(read_only=True) as connection:
+        async with self._database.single_reads() as connection:
             return list((await connection.execute(query)).scalars())
 
 
@@ -88,7 +92,7 @@ async def fence(connection: AsyncConnection, token: int) -> datetime:
 
     Raises FencedOff if `token` no longer leads.
     """
-    now: datetime | None = (await connection.execute(statements.fence(token))).scalar()
+    now: datetime | None = (await connection.execute(statements.fence(), {"token": token})).scalar()
     if now is None:
         raise FencedOff(token)
     return now
@@ -98,18 +102,23 @@ async def load(connection: AsyncConnection, nos: Sequence[int]) -> dict[int, Att
     """Load Attempts whole, in rising `no`."""
     if not nos:
         return {}
-    attempts = (await connection.execute(reads.attempts_by_no(nos))).mappings().all()
-    placements = await _by_attempt(connection, reads.placements_by_attempt(nos))
-    rejections = await _by_attempt(
-        connection, reads.children_by_attempt(t.placement_rejections, nos)
-    )
-    segments = await _by_attempt(connection, reads.children_by_attempt(t.cost_segments, nos))
-    interruptions = await _by_attempt(connection, reads.children_by_attempt(t.interruptions, nos))
-    checkpoints = await _by_attempt(connection, reads.checkpoints_by_attempt(nos))
-    tenancies = await _by_attempt(connection, reads.tenancies_by_attempt(nos), key="lease_attempt")
-    charged = {
-        row.uid: row.charged for row in await connection.execute(reads.charged_by_workload(nos))
-    }
+    given = {"nos": list(nos)}
+
+    async def children(query: sa.Select[Any]) -> defaultdict[int, list[Row]]:
+        found: defaultdict[int, list[Row]] = defaultdict(list)
+        for row in (await connection.execute(query, given)).mappings():
+            found[row["attempt"]].append(row)
+        return found
+
+    attempts = (await connection.execute(reads.attempts_by_no(), given)).mappings().all()
+    placements = await children(reads.placements_by_attempt())
+    rejections = await children(reads.children_by_attempt(t.placement_rejections))
+    segments = await children(reads.children_by_attempt(t.cost_segments))
+    interruptions = await children(reads.children_by_attempt(t.interruptions))
+    checkpoints = await children(reads.checkpoints_by_attempt())
+    tenancies = await children(reads.tenancies_by_attempt())
+    limited = await connection.execute(reads.charged_by_workload(), given)
+    charged = {row.uid: row.charged for row in limited}
     return {
         row["no"]: _record(
             row,
@@ -164,15 +173,6 @@ def _record(
         slot=slot_of(row, "slot_"),
         workload=workload_of(row, "workload_"),
     )
-
-
-async def _by_attempt(
-    connection: AsyncConnection, query: sa.Select[Any], key: str = "attempt"
-) -> defaultdict[int, list[Row]]:
-    found: defaultdict[int, list[Row]] = defaultdict(list)
-    for row in (await connection.execute(query)).mappings():
-        found[row[key]].append(row)
-    return found
 
 
 def _one(found: Sequence[Row]) -> Row | None:

@@ -209,8 +209,8 @@ async def _write_leases(
     moved = [(no or 0, before, after) for no, before, after in kept if before.lease != after.lease]
     for no, before, after in moved:
         if after.lease.won and not before.lease.won:
-            machine, fence = after.machine.no or 0, after.lease.fence
-            won = await connection.execute(statements.win_start(machine, no, fence))
+            of = {"of_machine": after.machine.no, "of_attempt": no, "of_fence": after.lease.fence}
+            won = await connection.execute(statements.win_start(), of)
             _all_written("leases_start", 1, len(won.all()))
     given = [lease_row(after.machine.no or 0, no, after.lease) for no, _, after in moved]
     await _guarded(connection, statements.write_leases(), given, "leases")
@@ -247,7 +247,7 @@ async def _write_children(connection: AsyncConnection, changes: Iterable[Change]
 async def _write_placements(
     connection: AsyncConnection, placed: Sequence[tuple[int, AttemptRecord]]
 ) -> None:
-    await connection.execute(statements.clear_rejections([no for no, _ in placed]))
+    await connection.execute(statements.clear_rejections(), {"nos": [no for no, _ in placed]})
     shown = [(no, record.view.placement) for no, record in placed if record.view.placement]
     await _execute(
         connection,
@@ -306,11 +306,12 @@ async def _publish(
     if not views:
         return
     finished = [render(view) for view in views.values()]
-    await connection.execute(
-        statements.publish(
-            list(views), [one.doc for one in finished], [one.sel for one in finished]
-        )
-    )
+    given = {
+        "nos": list(views),
+        "docs": [one.doc for one in finished],
+        "sels": [one.sel for one in finished],
+    }
+    await connection.execute(statements.publish(), given)
 
 
 async def _execute(

@@ -62,7 +62,7 @@ class Offer:
     available: int | None = None
     """As the supplier says now; kept in the statistics."""
     requested_since: int = 0
-    """Machines asked for after `available` was seen."""
+    """Machines asked for that `available` does not know of, as far as can be told."""
     stats: Mapping[Market, OfferStats] = field(default_factory=dict)
 
 
@@ -74,14 +74,21 @@ class CatalogStore:
         self._supplier = supplier
 
     async def sync(
-        self, token: int, classes: Sequence[OfferingClass], offers: Sequence[Offer]
+        self,
+        token: int,
+        classes: Sequence[OfferingClass],
+        offers: Sequence[Offer],
+        *,
+        asked: datetime,
     ) -> bool:
-        """Write what the supplier offers now; what it no longer lists is disabled.
+        """Write what the supplier offers; what it no longer lists is disabled.
 
-        Returns whether some offer has more room than when it was last seen, or is new.
+        `asked` is the database's time before the supplier was asked: what was made since then may
+        be missing in its answer. Returns whether some offer has more room than when it was last
+        seen, or is new.
         """
         async with self._database.transaction() as connection:
-            now = await fence(connection, token)
+            await fence(connection, token)
             await _write(connection, _upsert_classes(), [_class_row(one) for one in classes])
             rows = [self._offer_row(one) for one in offers]
             numbers = await self._write_offers(connection, rows)
@@ -98,7 +105,7 @@ class CatalogStore:
                     "available": offer.available,
                     "failures_in_row": 0,
                     "backoff_until": None,
-                    "updated": now,
+                    "updated": asked,
                 }
                 for no, offer in zip(numbers, offers, strict=True)
                 for market in Market
@@ -215,7 +222,10 @@ def _classes() -> sa.Select[Any]:
 
 
 def _offers(supplier: str) -> sa.Select[Any]:
-    """Offers of one supplier, with the machines asked for since they were last looked at."""
+    """Offers of one supplier, with the machines that the last look at them may not have seen.
+
+    A machine was there for sure if it was granted before the look, or had its handle.
+    """
     looked = (
         sa.select(sa.func.max(t.offering_stats.c.updated))
         .where(t.offering_stats.c.offer == t.supplier_offers.c.no)
@@ -224,7 +234,15 @@ def _offers(supplier: str) -> sa.Select[Any]:
     since = (
         sa.select(sa.func.count())
         .where(t.machines.c.offer == t.supplier_offers.c.no, t.machines.c.state != "Gone")
-        .where(sa.or_(t.machines.c.requested >= looked, t.machines.c.tries == 0))
+        .where(
+            sa.or_(
+                t.machines.c.granted >= looked,
+                sa.and_(
+                    t.machines.c.granted.is_(None),
+                    sa.or_(t.machines.c.handle.is_(None), t.machines.c.requested >= looked),
+                ),
+            )
+        )
         .scalar_subquery()
     )
     return (

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
@@ -44,6 +45,7 @@ class Stored:
     sha256: str
 
 
+@cache
 def commit() -> sa.Executable:
     """Insert checkpoints, in order of seq; answers the maker of each.
 
@@ -100,6 +102,7 @@ def commit_rows(record: AttemptRecord) -> list[Row]:
     ]
 
 
+@cache
 def lose() -> sa.Executable:
     """Mark checkpoints as deleted, once; answers their makers. Primary key (SC-141)."""
     given = rows_of(t.checkpoints, ["workload", "slot", "seq", "deleted"])
@@ -131,9 +134,9 @@ async def restore_sources(connection: AsyncConnection, nos: Sequence[int]) -> di
     query = (
         sa.select(t.attempts.c.no, kept.uri, kept.sha256)
         .join(t.checkpoints, same)
-        .where(t.attempts.c.no == sa.any_(bigints(nos)), kept.deleted.is_(None))
+        .where(t.attempts.c.no == sa.any_(bigints("nos")), kept.deleted.is_(None))
     )
-    found = await connection.execute(query)
+    found = await connection.execute(query, {"nos": list(nos)})
     return {row.no: Stored(uri=row.uri, sha256=row.sha256.hex()) for row in found}
 
 

@@ -1,20 +1,21 @@
 """Which rows want the loop's attention now (SC-605): reads only, nothing is locked.
 
-Each function builds one query. What it finds is a hint: the batch that follows locks,
+Each function builds one query, once. What it finds is a hint: the batch that follows locks,
 reads again and decides. "Now" is the database's.
 """
 
-from collections.abc import Sequence
 from datetime import timedelta
+from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
 
 from nodus_api.storage import tables as t
-from nodus_api.storage.statements import database_now
+from nodus_api.storage.statements import bigints, database_now
 
 _QUEUED = ("Pending", "Placing")
 _ON_MACHINES = ("Acquiring", "Starting", "Running")
+_ANSWERED = t.machines.c.no == sa.any_(bigints("answered"))
 
 
 def _due(moment: Any) -> sa.ColumnElement[bool]:
@@ -31,6 +32,7 @@ def _live() -> sa.Select[Any]:
     )
 
 
+@cache
 def placeable(limit: int) -> sa.Select[Any]:
     """Queued Attempts whose next try has come, oldest first (P-30)."""
     return (
@@ -38,6 +40,7 @@ def placeable(limit: int) -> sa.Select[Any]:
     )
 
 
+@cache
 def to_stop(limit: int) -> sa.Select[Any]:
     """Live Attempts that nothing stops yet, though workload or slot no longer wants them."""
     unwanted = sa.or_(
@@ -57,6 +60,7 @@ def to_stop(limit: int) -> sa.Select[Any]:
     )
 
 
+@cache
 def overdue(limit: int, *, silence: timedelta, grace: timedelta) -> sa.Select[Any]:
     """Live Attempts with a limit that has passed, or a runner silent for `silence`."""
     work = t.attempt_work.c
@@ -83,6 +87,7 @@ def overdue(limit: int, *, silence: timedelta, grace: timedelta) -> sa.Select[An
     )
 
 
+@cache
 def accruable(limit: int, *, every: timedelta) -> sa.Select[Any]:
     """Attempts on a machine with a later proof of life than their bill shows (SC-508)."""
     work = t.attempt_work.c
@@ -96,6 +101,7 @@ def accruable(limit: int, *, every: timedelta) -> sa.Select[Any]:
     )
 
 
+@cache
 def limited(limit: int) -> sa.Select[Any]:
     """Undrained Attempts that cost money, of workloads with a limit to it."""
     return (
@@ -107,6 +113,7 @@ def limited(limit: int) -> sa.Select[Any]:
     )
 
 
+@cache
 def reported() -> sa.Select[Any]:
     """Attempts with reports that wait and whose machine is no longer just Requested."""
     return (
@@ -148,19 +155,21 @@ def _machines(*columns: Any) -> sa.Select[Any]:
     )
 
 
-def requested(limit: int, *, answered: Sequence[int] = ()) -> sa.Select[Any]:
-    """Intents whose next try has come, whose runner has reported already, or `answered` ones."""
+@cache
+def requested(limit: int) -> sa.Select[Any]:
+    """Intents whose next try has come, whose runner has reported already, or the :answered ones."""
     heard = sa.exists().where(t.runner_reports.c.machine == t.machines.c.no)
     return (
         _machines(t.machines.c.tries, t.machines.c.offer, t.leases.c.fence)
         .where(t.machines.c.state == "Requested")
-        .where(sa.or_(_due(t.machines.c.next_try), heard, t.machines.c.no.in_(answered)))
+        .where(sa.or_(_due(t.machines.c.next_try), heard, _ANSWERED))
         .order_by(None)
-        .order_by(t.machines.c.no.in_(answered).desc(), t.machines.c.no)
-        .limit(limit + len(answered))
+        .order_by(_ANSWERED.desc(), t.machines.c.no)
+        .limit(sa.func.cardinality(bigints("answered")) + limit)
     )
 
 
+@cache
 def observable() -> sa.Select[Any]:
     """Machines that a supplier can be asked about, but for those to be deleted."""
     return _machines().where(
@@ -168,6 +177,7 @@ def observable() -> sa.Select[Any]:
     )
 
 
+@cache
 def signallable(limit: int) -> sa.Select[Any]:
     """Machines of draining Attempts whose stop order is not known to have arrived."""
     return (
@@ -180,18 +190,20 @@ def signallable(limit: int) -> sa.Select[Any]:
     )
 
 
-def releasing(limit: int, *, answered: Sequence[int] = ()) -> sa.Select[Any]:
-    """Machines to delete or to prove gone whose next try has come, or `answered` ones."""
+@cache
+def releasing(limit: int) -> sa.Select[Any]:
+    """Machines to delete or to prove gone whose next try has come, or the :answered ones."""
     return (
         _machines(t.machines.c.tries, t.machines.c.gone_seen, t.machines.c.releasing)
         .where(t.machines.c.state == "Releasing")
-        .where(sa.or_(_due(t.machines.c.next_try), t.machines.c.no.in_(answered)))
+        .where(sa.or_(_due(t.machines.c.next_try), _ANSWERED))
         .order_by(None)
-        .order_by(t.machines.c.no.in_(answered).desc(), t.machines.c.no)
-        .limit(limit + len(answered))
+        .order_by(_ANSWERED.desc(), t.machines.c.no)
+        .limit(sa.func.cardinality(bigints("answered")) + limit)
     )
 
 
+@cache
 def next_moment() -> sa.Select[Any]:
     """Return the earliest moment at which a row wants attention; NULL if none does.
 
@@ -213,6 +225,7 @@ def next_moment() -> sa.Select[Any]:
     return sa.select(sa.func.min(both.c.at) - database_now)
 
 
+@cache
 def waiting_for_capacity(limit: int) -> sa.Select[Any]:
     """Queued Attempts that wait for Capacity, oldest first. Uses `attempts_live`."""
     return _live().where(t.attempts.c.waiting_for == "Capacity").limit(limit)

@@ -18,7 +18,6 @@ from typing import Any, TypeAlias
 from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
-import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
 from nodus_api.storage.errors import (
@@ -43,6 +42,7 @@ SELECT pg_has_role(session_user, r.oid, $2) AS member,
        set_config('default_transaction_isolation', 'read committed', false)
 FROM (SELECT to_regrole($1) AS oid) r
 """
+_PIN = "SELECT set_config('nodus.now', $1, false)"
 _BECOME = {
     "nodus_migrate": "SET ROLE nodus_migrate",
     "nodus_api": "SET ROLE nodus_api",
@@ -112,8 +112,7 @@ class Database:
         with self._translated():
             async with self._engine.connect() as plain:
                 connection = await plain.execution_options(isolation_level="AUTOCOMMIT")
-                if self._pinned_now is not None:
-                    await connection.execute(pin_now(self._pinned_now(), local=False))
+                await self._pin(connection)
                 yield connection
 
     @contextlib.asynccontextmanager
@@ -140,10 +139,22 @@ class Database:
                 connection = await plain.execution_options(
                     isolation_level=isolation, postgresql_readonly=read_only
                 )
+                await self._pin(connection)
                 async with connection.begin():
-                    if self._pinned_now is not None:
-                        await connection.execute(pin_now(self._pinned_now()))
                     yield connection
+
+    async def _pin(self, connection: AsyncConnection) -> None:
+        """Make `nodus.now()` answer the pinned moment on this connection, unless it does already.
+
+        By the driver and before any transaction, so that no rollback takes it back.
+        """
+        if self._pinned_now is None:
+            return
+        moment, raw = self._pinned_now().isoformat(), await connection.get_raw_connection()
+        if raw.info.get("pinned") != moment:
+            driver: Any = raw.driver_connection
+            await driver.execute(_PIN, moment)
+            raw.info["pinned"] = moment
 
     @contextlib.contextmanager
     def _translated(self) -> Any:
@@ -169,9 +180,10 @@ class Database:
     async def _become(self, connection: DriverConnection) -> None:
         # since 16 a membership may lack the right to SET ROLE, and has a word of its own for it
         word = "SET" if connection.get_server_version().major >= 16 else "MEMBER"
-        if await connection.fetchval(_SESSION, self._role.value, word):
+        member = await connection.fetchval(_SESSION, self._role.value, word)
+        if member:
             await connection.execute(_BECOME[self._role.value])
-        elif not self._warned:
+        elif member is False and not self._warned:  # None: there is no such role before `migrate`
             self._warned = True
             log.warning(
                 "the database login is no member of its part's role and keeps its own rights",
@@ -210,8 +222,3 @@ def driver_url(url: str) -> str:
     """Return `url` in the scheme asyncpg knows; SQLAlchemy's `postgresql+asyncpg` is understood."""
     parts = urlsplit(url)
     return urlunsplit(parts._replace(scheme=parts.scheme.partition("+")[0]))
-
-
-def pin_now(moment: datetime, *, local: bool = True) -> sa.Select[Any]:
-    """Make `nodus.now()` answer `moment`, aware, until the transaction ends, or until set anew."""
-    return sa.select(sa.func.set_config("nodus.now", moment.isoformat(), local))

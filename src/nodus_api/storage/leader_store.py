@@ -13,10 +13,12 @@ from nodus_api.kernel.deadlines import take_over_shift
 from nodus_api.storage import tables as t
 from nodus_api.storage.attempt_store import fence
 from nodus_api.storage.engine import Database, DriverConnection
+from nodus_api.storage.errors import StorageUnavailable
 from nodus_api.storage.statements import database_now, notify
 
 LEADER_LOCK = 7237381
 LOOP_CHANNEL = "nodus_loop"
+ANSWER_SECONDS = 10.0
 
 _SESSION = """
 SELECT set_config('statement_timeout', '10s', false),
@@ -56,8 +58,14 @@ class LeaderLine:
         self._connection.add_termination_listener(lambda *_: lost())
 
     async def check(self) -> None:
-        """Ask the server for a sign of life; raises StorageUnavailable if the line is dead."""
-        await self._connection.fetchval("SELECT 1")
+        """Ask the server for a sign of life; raises StorageUnavailable if the line is dead.
+
+        A network that swallows everything would leave us waiting for a quarter of an hour.
+        """
+        try:
+            await self._connection.fetchval("SELECT 1", timeout=ANSWER_SECONDS)
+        except TimeoutError as error:
+            raise StorageUnavailable("the leader's line", "no answer in time") from error
 
 
 class LeaderStore:
@@ -117,12 +125,12 @@ class LeaderStore:
 
     async def wake_loop(self) -> None:
         """Tell the leader that a command or a report waits; a hint, no payload."""
-        async with self._database.transaction() as connection:
+        async with self._database.single_reads() as connection:
             await connection.execute(notify(LOOP_CHANNEL))
 
     async def reachable(self) -> bool:
         """Return True, or raise StorageUnavailable."""
-        async with self._database.transaction(read_only=True) as connection:
+        async with self._database.single_reads() as connection:
             return bool((await connection.execute(sa.select(sa.true()))).scalar())
 
 

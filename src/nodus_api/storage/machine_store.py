@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
 
 from nodus_api.storage import due
 from nodus_api.storage import tables as t
@@ -44,7 +45,7 @@ class MachineStore:
 
     async def requested(self, limit: int, *, answered: Sequence[int] = ()) -> list[Sighting]:
         """Return intents that want a supplier call now, and those whose call was answered."""
-        return await self._sightings(due.requested(limit, answered=answered))
+        return await self._sightings(due.requested(limit), {"answered": list(answered)})
 
     async def observable(self) -> list[Sighting]:
         """Return the machines in use."""
@@ -56,7 +57,7 @@ class MachineStore:
 
     async def releasing(self, limit: int, *, answered: Sequence[int] = ()) -> list[Sighting]:
         """Return machines to delete, or to prove gone, now, and those whose call was answered."""
-        return await self._sightings(due.releasing(limit, answered=answered))
+        return await self._sightings(due.releasing(limit), {"answered": list(answered)})
 
     async def offer_addresses(self, numbers: list[int]) -> dict[int, OfferAddress]:
         """Return the private addresses of offers. Primary key."""
@@ -64,15 +65,37 @@ class MachineStore:
         query = sa.select(offers.no, offers.instance_type, offers.region, offers.zone).where(
             offers.no.in_(numbers)
         )
-        async with self._database.transaction(read_only=True) as connection:
+        async with self._database.single_reads() as connection:
             found = (await connection.execute(query)).mappings().all()
         return {row["no"]: OfferAddress(**row) for row in found}
 
-    async def states(self, keys: list[str]) -> dict[str, str]:
-        """Return the states of machines by key, for the orphan sweep. Unique key."""
-        query = sa.select(t.machines.c.key, t.machines.c.state).where(t.machines.c.key.in_(keys))
-        async with self._database.transaction(read_only=True) as connection:
-            return {row.key: row.state for row in await connection.execute(query)}
+    async def unused(self, keys: Sequence[str], left_behind: timedelta) -> dict[str, str]:
+        """Return why nobody uses a machine, by key; what is used is not in the answer (SC-611).
+
+        Unique keys (key) and (machine, fence).
+        """
+        machines = t.machines.c
+        late = sa.and_(
+            machines.state != "Releasing",
+            t.attempts.c.finished < database_now - left_behind,
+            sa.or_(machines.warm_until.is_(None), machines.warm_until <= database_now),
+        )
+        query = (
+            sa.select(machines.key, machines.state, sa.func.bool_and(late).label("late"))
+            .outerjoin(t.leases, t.leases.c.machine == machines.no)
+            .outerjoin(t.attempts, t.attempts.c.no == t.leases.c.attempt)
+            .where(machines.key == sa.any_(sa.literal(list(keys), postgresql.ARRAY(sa.Text))))
+            .group_by(machines.key, machines.state)
+        )
+        async with self._database.single_reads() as connection:
+            rows = {row.key: row for row in await connection.execute(query)}
+        causes = {key: "no row" for key in keys if key not in rows}
+        for key, row in rows.items():
+            if row.state == "Gone":
+                causes[key] = "its row is Gone"
+            elif row.late:
+                causes[key] = "its Attempt ended long ago"
+        return causes
 
     async def record_orphan(
         self, token: int, *, supplier: str, handle: str, cause: str, gone: bool
@@ -95,9 +118,11 @@ class MachineStore:
                     sa.update(t.orphans).where(orphans.no == found).values(gone=database_now)
                 )
 
-    async def _sightings(self, query: sa.Select[Any]) -> list[Sighting]:
-        async with self._database.transaction(read_only=True) as connection:
-            rows = (await connection.execute(query)).mappings().all()
+    async def _sightings(
+        self, query: sa.Select[Any], given: Mapping[str, Any] | None = None
+    ) -> list[Sighting]:
+        async with self._database.single_reads() as connection:
+            rows = (await connection.execute(query, given)).mappings().all()
         return [
             Sighting(
                 no=row["no"],

@@ -1,9 +1,9 @@
 """The statements by which a batch loads Attempts whole: each function builds one and runs none.
 
-A batch has locked the Attempts first; none of these takes a lock.
+A batch has locked the Attempts first; none of these takes a lock. All read the Attempts :nos.
 """
 
-from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
@@ -14,7 +14,8 @@ from nodus_api.storage.statements import LEASE_STATE, SLOT_STATE, WORK, bigints
 LEASE_READ = ("fence", "role", "rate", "token_sha256", *LEASE_STATE)
 
 
-def attempts_by_no(nos: Sequence[int]) -> sa.Select[Any]:
+@cache
+def attempts_by_no() -> sa.Select[Any]:
     """Return Attempts with their work, slot, workload and successor's name. Primary keys."""
     later = t.attempts.alias("later")
     same_slot = sa.and_(
@@ -41,30 +42,33 @@ def attempts_by_no(nos: Sequence[int]) -> sa.Select[Any]:
         .join(t.workloads, t.workloads.c.uid == t.attempts.c.workload)
         .join(t.projects, t.projects.c.name == t.attempts.c.project)
         .outerjoin(later, same_slot)
-        .where(t.attempts.c.no == sa.any_(bigints(nos)))
+        .where(t.attempts.c.no == sa.any_(bigints("nos")))
         .order_by(t.attempts.c.no)
     )
 
 
-def placements_by_attempt(nos: Sequence[int]) -> sa.Select[Any]:
+@cache
+def placements_by_attempt() -> sa.Select[Any]:
     """Return placements with their class's region. Primary key."""
     return (
         sa.select(t.placements, t.offering_classes.c.region_class)
         .outerjoin(t.offering_classes, t.offering_classes.c.name == t.placements.c.offering)
-        .where(t.placements.c.attempt == sa.any_(bigints(nos)))
+        .where(t.placements.c.attempt == sa.any_(bigints("nos")))
     )
 
 
-def children_by_attempt(table: sa.Table, nos: Sequence[int]) -> sa.Select[Any]:
+@cache
+def children_by_attempt(table: sa.Table) -> sa.Select[Any]:
     """Return the rows of a child table of Attempts in order of its primary key."""
     return (
         sa.select(table)
-        .where(table.c.attempt == sa.any_(bigints(nos)))
+        .where(table.c.attempt == sa.any_(bigints("nos")))
         .order_by(*table.primary_key.columns)
     )
 
 
-def charged_by_workload(nos: Sequence[int]) -> sa.Select[Any]:
+@cache
+def charged_by_workload() -> sa.Select[Any]:
     """Return what the workloads of Attempts were charged, archived Attempts too (SC-806).
 
     Only workloads with a limit: nobody else asks. Keys (workload, slot, epoch) and
@@ -74,7 +78,7 @@ def charged_by_workload(nos: Sequence[int]) -> sa.Select[Any]:
     limited = (
         sa.select(t.workloads.c.uid, t.workloads.c.archived_usd)
         .join(mine, mine.c.workload == t.workloads.c.uid)
-        .where(mine.c.no == sa.any_(bigints(nos)))
+        .where(mine.c.no == sa.any_(bigints("nos")))
         .where(t.workloads.c.spec["limits"].has_key("maxCostUSD"))
         .distinct()
         .subquery()
@@ -91,7 +95,8 @@ def charged_by_workload(nos: Sequence[int]) -> sa.Select[Any]:
     )
 
 
-def checkpoints_by_attempt(nos: Sequence[int]) -> sa.Select[Any]:
+@cache
+def checkpoints_by_attempt() -> sa.Select[Any]:
     """Return how many checkpoints Attempts committed, and the last. Uses `checkpoints_attempt`."""
     checkpoints = t.checkpoints.c
     return (
@@ -101,12 +106,13 @@ def checkpoints_by_attempt(nos: Sequence[int]) -> sa.Select[Any]:
             sa.func.max(checkpoints.seq).label("last_seq"),
             sa.func.max(checkpoints.committed).label("committed"),
         )
-        .where(checkpoints.attempt == sa.any_(bigints(nos)))
+        .where(checkpoints.attempt == sa.any_(bigints("nos")))
         .group_by(checkpoints.attempt)
     )
 
 
-def tenancies_by_attempt(nos: Sequence[int]) -> sa.Select[Any]:
+@cache
+def tenancies_by_attempt() -> sa.Select[Any]:
     """Return machines with the leases of Attempts, in order of machine. Key (attempt, machine)."""
     leases = t.leases.c
     return (
@@ -114,13 +120,13 @@ def tenancies_by_attempt(nos: Sequence[int]) -> sa.Select[Any]:
             t.machines,
             t.supplier_offers.c.billing_increment_seconds,
             t.supplier_offers.c.minimum_seconds,
-            leases.attempt.label("lease_attempt"),
+            leases.attempt,
             *(leases[name].label(f"lease_{name}") for name in LEASE_READ),
             sa.func.lower(leases.held).label("lease_held"),
             sa.func.upper(leases.held).label("lease_released"),
         )
         .join(t.machines, t.machines.c.no == leases.machine)
         .join(t.supplier_offers, t.supplier_offers.c.no == t.machines.c.offer)
-        .where(leases.attempt == sa.any_(bigints(nos)))
+        .where(leases.attempt == sa.any_(bigints("nos")))
         .order_by(leases.attempt, leases.machine)
     )

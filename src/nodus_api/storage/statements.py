@@ -3,9 +3,12 @@
 Every docstring names the guard, the index and the locks. All writes stand in a
 transaction that began with `fence`; a transaction locks attempts first, in rising
 `no`, then their children, and calls `publish` once and last.
+
+A statement is built once and kept: building them anew was a quarter of a pass's time. What
+differs from call to call is a parameter, named in the docstring where it is not `rows`.
 """
 
-from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
@@ -49,8 +52,9 @@ database_now: sa.Function[Any] = sa.func.nodus.now(type_=sa.DateTime(timezone=Tr
 """The database clock (SC-615): never the transaction's start, never this process's time."""
 
 
-def fence(token: int) -> sa.Select[Any]:
-    """Return the database's time while `token` leads; no row: another loop leads (SC-602).
+@cache
+def fence() -> sa.Select[Any]:
+    """Return the database's time while :token leads; no row: another loop leads (SC-602).
 
     Share-locks the one row of `leader` until the commit, so a new leader's bump waits
     for every transaction of the old one.
@@ -58,13 +62,14 @@ def fence(token: int) -> sa.Select[Any]:
     return (
         sa.select(database_now)
         .select_from(t.leader)
-        .where(t.leader.c.token == token)
+        .where(t.leader.c.token == sa.bindparam("token", type_=sa.BigInteger))
         .with_for_update(read=True)
     )
 
 
-def lock_attempts(nos: Sequence[int]) -> sa.Select[Any]:
-    """Lock Attempts in rising `no`, with the predecessors whose recovery is still open.
+@cache
+def lock_attempts() -> sa.Select[Any]:
+    """Lock the Attempts :nos in rising `no`, with the predecessors whose recovery is still open.
 
     A start completes `recoverySeconds` of every earlier epoch of its slot (SC-016), so
     those rows are locked in the same order; so is the maker of the checkpoint that one
@@ -83,7 +88,7 @@ def lock_attempts(nos: Sequence[int]) -> sa.Select[Any]:
             ),
         )
         .join(t.interruptions, t.interruptions.c.attempt == before.c.no)
-        .where(mine.c.no == sa.any_(bigints(nos)), mine.c.command_started.is_(None))
+        .where(mine.c.no == sa.any_(bigints("nos")), mine.c.command_started.is_(None))
         .where(t.interruptions.c.recovery_seconds.is_(None))
     )
     makers = (
@@ -96,10 +101,10 @@ def lock_attempts(nos: Sequence[int]) -> sa.Select[Any]:
                 t.checkpoints.c.seq == mine.c.restore_seq,
             ),
         )
-        .where(mine.c.no == sa.any_(bigints(nos)), mine.c.command_started.is_(None))
+        .where(mine.c.no == sa.any_(bigints("nos")), mine.c.command_started.is_(None))
         .where(t.checkpoints.c.attempt.is_not(None))
     )
-    every = sa.select(sa.func.unnest(bigints(nos))).union(open_losses, makers)
+    every = sa.select(sa.func.unnest(bigints("nos"))).union(open_losses, makers)
     return (
         sa.select(t.attempts.c.no)
         .where(t.attempts.c.no.in_(every))
@@ -108,6 +113,7 @@ def lock_attempts(nos: Sequence[int]) -> sa.Select[Any]:
     )
 
 
+@cache
 def insert_attempts() -> sa.Executable:
     """Insert new epochs; answers `no` and `uid`.
 
@@ -118,6 +124,7 @@ def insert_attempts() -> sa.Executable:
     )
 
 
+@cache
 def advance_attempts() -> sa.Update:
     """Write moved Attempts whose rows are still at their epoch and expected stage (SC-004).
 
@@ -129,33 +136,39 @@ def advance_attempts() -> sa.Update:
     ).returning(t.attempts.c.no)  # fmt: skip
 
 
+@cache
 def write_work() -> postgresql.Insert:
     """Write the loop's own state of Attempts; costs no revision. Primary key."""
     return upsert_rows(t.attempt_work, ["attempt"], WORK)
 
 
+@cache
 def write_placements() -> postgresql.Insert:
     """Write placements. Primary key; raises the Attempts' `ver` through the trigger."""
     return upsert_rows(t.placements, ["attempt"], PLACEMENT)
 
 
-def clear_rejections(nos: Sequence[int]) -> sa.Delete:
-    """Delete the rejections of Attempts, before the new list is inserted. Primary key."""
+@cache
+def clear_rejections() -> sa.Delete:
+    """Delete the rejections of the Attempts :nos, before the new list is inserted. Primary key."""
     return sa.delete(t.placement_rejections).where(
-        t.placement_rejections.c.attempt == sa.any_(bigints(nos))
+        t.placement_rejections.c.attempt == sa.any_(bigints("nos"))
     )
 
 
+@cache
 def insert_rejections() -> postgresql.Insert:
     """Insert rejections; at most 20 an Attempt, one an offering, both by constraint."""
     return insert_rows(t.placement_rejections, ["attempt", "ord", "offering", "reason"])
 
 
+@cache
 def write_segments() -> postgresql.Insert:
     """Write rows of the ledger; the deferred chain refuses overlaps and holes (SC-523)."""
     return upsert_rows(t.cost_segments, ["attempt", "machine", "seq"], SEGMENT)
 
 
+@cache
 def clear_segments() -> sa.Delete:
     """Delete rows of the ledger that a recount no longer has. Primary key."""
     given = rows_of(t.cost_segments, ["attempt", "machine", "seq"])
@@ -167,22 +180,26 @@ def clear_segments() -> sa.Delete:
     )
 
 
+@cache
 def write_interruptions() -> postgresql.Insert:
     """Write what ended Attempts early. Primary key."""
     return upsert_rows(t.interruptions, ["attempt"], INTERRUPTION)
 
 
+@cache
 def end_workloads() -> sa.Update:
     """Write how workloads ended, or that they wait; guard: still Active. Primary key."""
     statement = update_rows(t.workloads, ["uid"], ["state", "outcome", "ended"])
     return statement.where(t.workloads.c.state == "Active")
 
 
+@cache
 def write_slots() -> postgresql.Insert:
     """Write slots, new ones too. Primary key (workload, slot); after their attempts."""
     return upsert_rows(t.slots, ["workload", "slot"], SLOT_STATE)
 
 
+@cache
 def insert_machines() -> sa.Executable:
     """Insert intents; answers `no` and `key`. Guard: the unique `key` (SC-608)."""
     return insert_rows(t.machines, [*MACHINE_IDENTITY, *MACHINE_STATE]).returning(
@@ -190,12 +207,14 @@ def insert_machines() -> sa.Executable:
     )
 
 
+@cache
 def write_machines() -> sa.Update:
     """Write machines that are not Gone yet: nothing leaves that state. Primary key."""
     statement = update_rows(t.machines, ["no"], MACHINE_STATE)
     return statement.where(t.machines.c.state != "Gone").returning(t.machines.c.no)
 
 
+@cache
 def insert_leases() -> postgresql.Insert:
     """Insert open leases. Guards: the exclusion by machine and `leases_one_a_role`."""
     columns = ["machine", "attempt", "fence", "role", "rate", "token_sha256", *LEASE_STATE]
@@ -208,6 +227,7 @@ def insert_leases() -> postgresql.Insert:
     )
 
 
+@cache
 def write_leases() -> sa.Update:
     """Write open leases; guard: still open. Primary key (machine, fence)."""
     given = rows_of(t.leases, ["machine", "fence", *LEASE_STATE])
@@ -220,13 +240,19 @@ def write_leases() -> sa.Update:
     )
 
 
-def win_start(machine: int, attempt: int, fence: int) -> sa.Update:
+@cache
+def win_start() -> sa.Update:
     """The start CAS (SC-341): one row exactly if this machine may start the program.
+
+    Of :of_machine, its lease's :of_fence, and :of_attempt.
 
     Guards: the lease is open, the Attempt Starting at its slot's epoch, and no other
     machine of it has won; `leases_one_winner` refuses a second one that races.
     """
     other = t.leases.alias("other")
+    machine, attempt, fence = (
+        sa.bindparam(f"of_{name}", type_=sa.BigInteger) for name in ("machine", "attempt", "fence")
+    )
     return (
         sa.update(t.leases)
         .values(won=True)
@@ -244,6 +270,7 @@ def win_start(machine: int, attempt: int, fence: int) -> sa.Update:
     )
 
 
+@cache
 def close_leases() -> sa.Update:
     """End leases at `closed`, never at their own start (SC-608). Primary key."""
     given = rows_of(t.leases, ["machine", "fence"], [_moment("closed")])
@@ -257,6 +284,7 @@ def close_leases() -> sa.Update:
     )
 
 
+@cache
 def insert_decisions() -> postgresql.Insert:
     """Insert placement decisions, `n` counted on from the Attempt's last. Primary key."""
     columns = ["attempt", "at", "request", "snapshot_id", "result_hash", "top", "counters"]
@@ -271,30 +299,33 @@ def insert_decisions() -> postgresql.Insert:
     )
 
 
+@cache
 def delete_reports() -> sa.Delete:
     """Delete reports that are applied, or whose lease has ended. Primary key."""
     return sa.delete(t.runner_reports).where(
         t.runner_reports.c.machine == t.leases.c.machine,
         t.runner_reports.c.fence == t.leases.c.fence,
         sa.or_(t.runner_reports.c.n <= t.leases.c.last_report, ~sa.func.upper_inf(t.leases.c.held)),
-        t.runner_reports.c.machine == sa.any_(sa.bindparam("machines", type_=_BIGINTS)),
+        t.runner_reports.c.machine == sa.any_(bigints("machines")),
     )
 
 
-def publish(nos: Sequence[int], docs: Sequence[bytes], sels: Sequence[Any]) -> sa.Select[Any]:
-    """The only door into the log: last in a transaction, at most 1,000 Attempts.
+@cache
+def publish() -> sa.Select[Any]:
+    """The only door into the log: last in a transaction, :nos at most 1,000, :docs and :sels.
 
     Locks the row of `feed` until the commit; answers the head of the log.
     """
     return sa.select(
         sa.func.nodus.publish(
-            bigints(nos),
-            sa.bindparam("docs", list(docs), type_=postgresql.ARRAY(sa.LargeBinary)),
-            sa.bindparam("sels", list(sels), type_=postgresql.ARRAY(postgresql.JSONB)),
+            bigints("nos"),
+            sa.bindparam("docs", type_=postgresql.ARRAY(sa.LargeBinary)),
+            sa.bindparam("sels", type_=postgresql.ARRAY(postgresql.JSONB)),
         )
     )
 
 
+@cache
 def notify(channel: str) -> sa.Select[Any]:
     """Wake the listeners of a channel; sent in a transaction of its own, after the commit."""
     return sa.select(sa.func.pg_notify(channel, ""))
@@ -303,9 +334,9 @@ def notify(channel: str) -> sa.Select[Any]:
 _BIGINTS = postgresql.ARRAY(sa.BigInteger)
 
 
-def bigints(nos: Sequence[int]) -> Any:
-    """Return numbers as one parameter, so that a statement is compiled once."""
-    return sa.bindparam(None, list(nos), type_=_BIGINTS)
+def bigints(name: str) -> Any:
+    """Return a parameter that is a list of numbers, so that a statement is compiled once."""
+    return sa.bindparam(name, type_=_BIGINTS)
 
 
 def _moment(name: str) -> sa.ColumnClause[Any]:

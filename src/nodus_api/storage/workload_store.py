@@ -14,6 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from nodus_api.kernel.attempt import Cursor, RestorePoint
 from nodus_api.kernel.vocabulary import OwnerKind
 from nodus_api.storage import tables as t
+from nodus_api.storage import work_due
 from nodus_api.storage.attempt_store import fence
 from nodus_api.storage.bulk import as_json, plain, upsert_rows
 from nodus_api.storage.engine import Database
@@ -84,7 +85,7 @@ class WorkloadStore:
             .order_by(t.commands.c.no)
             .limit(limit)
         )
-        async with self._database.transaction(read_only=True) as connection:
+        async with self._database.single_reads() as connection:
             found = (await connection.execute(query)).mappings().all()
         return [_command(row) for row in found]
 
@@ -111,32 +112,16 @@ class WorkloadStore:
             yield edit
 
     async def unfilled(self, limit: int) -> list[UUID]:
-        """Return Active workloads with an Open slot in which no Attempt lives."""
-        return await self._with_slots(limit, "Active", unfilled=True)
+        """Return Active workloads in which an Attempt may be started, the oldest first."""
+        return await self._uids(work_due.unfilled(limit))
 
-    async def undecided(self, limit: int) -> list[UUID]:
-        """Return Active workloads with a slot that is decided: they may have ended."""
-        return await self._with_slots(limit, "Active", unfilled=False)
+    async def decided(self, limit: int) -> list[UUID]:
+        """Return Active workloads whose slots are all decided: they have ended."""
+        return await self._uids(work_due.decided(limit))
 
     async def crowded(self, limit: int) -> list[UUID]:
         """Return Active workloads in which more Attempts live than their spec allows at once."""
-        allowed = sa.cast(
-            sa.func.coalesce(
-                t.workloads.c.spec["parallelism"].astext, t.workloads.c.spec["workers"].astext
-            ),
-            sa.Integer,
-        )
-        query = (
-            sa.select(t.workloads.c.uid)
-            .join(t.attempts, t.attempts.c.workload == t.workloads.c.uid)
-            .where(t.workloads.c.state == "Active")
-            .where(t.attempts.c.deletion_proven.is_(None), t.attempts.c.finished.is_(None))
-            .group_by(t.workloads.c.uid)
-            .having(sa.func.count() > allowed)
-            .limit(limit)
-        )
-        async with self._database.transaction(read_only=True) as connection:
-            return list((await connection.execute(query)).scalars())
+        return await self._uids(work_due.crowded(limit))
 
     async def read(self, uid: UUID) -> tuple[Workload, dict[str, OccupiedSlot]] | None:
         """Return a workload and its slots as they stand, without locks."""
@@ -153,27 +138,12 @@ class WorkloadStore:
     async def organization(self, project: str) -> str | None:
         """Return the organization of a project; None if there is no such project."""
         query = sa.select(t.projects.c.organization).where(t.projects.c.name == project)
-        async with self._database.transaction(read_only=True) as connection:
+        async with self._database.single_reads() as connection:
             found: str | None = (await connection.execute(query)).scalar()
         return found
 
-    async def _with_slots(self, limit: int, state: str, *, unfilled: bool) -> list[UUID]:
-        lives = sa.exists().where(
-            t.attempts.c.workload == t.slots.c.workload,
-            t.attempts.c.slot == t.slots.c.slot,
-            t.attempts.c.finished.is_(None),
-        )
-        wanted = sa.and_(t.slots.c.state == "Open", t.slots.c.wanted.is_(True), ~lives)
-        query = (
-            sa.select(t.workloads.c.uid)
-            .join(t.slots, t.slots.c.workload == t.workloads.c.uid)
-            .where(t.workloads.c.state == state)
-            .where(wanted if unfilled else t.slots.c.state != "Open")
-            .group_by(t.workloads.c.uid)
-            .order_by(sa.func.min(t.workloads.c.created), t.workloads.c.uid)
-            .limit(limit)
-        )
-        async with self._database.transaction(read_only=True) as connection:
+    async def _uids(self, query: sa.Select[Any]) -> list[UUID]:
+        async with self._database.single_reads() as connection:
             return list((await connection.execute(query)).scalars())
 
     @asynccontextmanager

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from nodus_api.clock import Clock
 from nodus_api.storage.errors import StorageError
-from nodus_api.tasks import end, spawn
+from nodus_api.tasks import Crashes, end, spawn
 from nodus_api.watchcache.consistency import CACHED, Mode, ReadAt, WatchFrom
 from nodus_api.watchcache.contents import Contents
 from nodus_api.watchcache.documents import DocumentGone, Documents
@@ -111,9 +111,10 @@ class AttemptCache:
         """How the following of the log goes."""
         return self._reflector.health
 
-    def crashed_often(self) -> bool:
-        """Return whether the follower crashed three times within a minute (AS-094)."""
-        return self._reflector.crashed_often()
+    @property
+    def crashes(self) -> Crashes:
+        """The crashes of the follower."""
+        return self._reflector.crashes
 
     @property
     def continue_key(self) -> bytes:
@@ -309,14 +310,21 @@ class AttemptCache:
         entries = contents.in_order_of_revision(project)
         watcher = self._watch(project, chosen, contents.position, entries)
         if not chosen.empty:
-            turns = Turns(self._clock)
-            initial = []
-            for entry in entries:
-                if chosen.chooses(entry):
-                    initial.append(entry)
-                await turns.give()
-            watcher.initial = initial
+            try:
+                watcher.initial = await self._chosen(entries, chosen)
+            except BaseException:
+                watcher.close()  # nobody else will: whoever asked was cancelled
+                raise
         return watcher
+
+    async def _chosen(self, entries: Entries, chosen: Filter) -> Entries:
+        turns = Turns(self._clock)
+        found = []
+        for entry in entries:
+            if chosen.chooses(entry):
+                found.append(entry)
+            await turns.give()
+        return found
 
     def _resumed(self, rev: int) -> int:
         contents = self._loaded()

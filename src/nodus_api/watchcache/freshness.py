@@ -57,14 +57,21 @@ class Reached:
         self._clock = clock
         self._order = itertools.count()
         self._waiting: list[tuple[int, int, asyncio.Future[bool]]] = []
+        self._given_up = 0  # of those in the heap
         self._position = 0
+
+    def __len__(self) -> int:
+        """Return how many are kept, those who gave up included."""
+        return len(self._waiting)
 
     def advance(self, position: int) -> None:
         """Let go all that waited for `position` or less."""
         self._position = position
         while self._waiting and self._waiting[0][0] <= position:
             _, _, future = heapq.heappop(self._waiting)
-            if not future.done():
+            if future.done():
+                self._given_up -= 1
+            else:
                 future.set_result(True)
 
     async def wait(self, rev: int, seconds: float = WAIT_SECONDS) -> bool:
@@ -79,4 +86,13 @@ class Reached:
             return future.done()
         finally:
             timer.cancel()
-            future.cancel()
+            if future.cancel():
+                self._forget()
+
+    def _forget(self) -> None:
+        """Drop those who gave up once they are half: revisions far ahead are never reached."""
+        self._given_up += 1
+        if self._given_up * 2 > len(self._waiting):
+            self._waiting = [waiting for waiting in self._waiting if not waiting[2].done()]
+            heapq.heapify(self._waiting)
+            self._given_up = 0

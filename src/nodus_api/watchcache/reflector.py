@@ -6,15 +6,14 @@ anything else is a fault: reload, and end all watches (storage.md sections 1, 6 
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 from nodus_api.clock import Clock, give_way
 from nodus_api.storage.errors import StorageError
-from nodus_api.tasks import end, spawn
+from nodus_api.tasks import Crashes, end, spawn
 from nodus_api.watchcache.contents import Contents, FeedFault
 from nodus_api.watchcache.history import Window
 from nodus_api.watchcache.source import Change, ChangeFeed, Wakeups
@@ -22,7 +21,6 @@ from nodus_api.watchcache.source import Change, ChangeFeed, Wakeups
 PIECE = 1000
 POLL_SECONDS = 0.25
 RETRY_SECONDS = (0.1, 5.0)
-CRASHES_SECONDS = 60.0
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +53,6 @@ class FeedHealth:
     reloads: int = 0
     faults: int = 0
     received: int = 0
-    crashes: deque[float] = field(default_factory=deque)
 
 
 class Reflector:
@@ -81,6 +78,7 @@ class Reflector:
         self._kicked = asyncio.Event()
         self._tries = 0
         self.health = FeedHealth()
+        self.crashes = Crashes(clock)
 
     def kick(self) -> None:
         """Read now: somebody knows of a newer revision."""
@@ -98,16 +96,9 @@ class Reflector:
                 await self._retry(error)
             except Exception:
                 log.exception("the watch cache crashed and starts again")
-                self.health.crashes.append(self._clock.monotonic())
+                self.crashes.note()
                 self._contents = None
                 await self._pause()
-
-    def crashed_often(self) -> bool:
-        """Return whether the task crashed three times within the last minute (AS-094)."""
-        since = self._clock.monotonic() - CRASHES_SECONDS
-        while self.health.crashes and self.health.crashes[0] < since:
-            self.health.crashes.popleft()
-        return len(self.health.crashes) >= 3
 
     # -- one session with the database ---------------------------------------------------------
 

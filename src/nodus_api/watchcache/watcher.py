@@ -86,8 +86,11 @@ class Watcher:
 
     def _pieces(self, entries: list[Entry]) -> Iterator[list[tuple[int, bytes]]]:
         self.initial = None
-        for at in range(0, len(entries), AT_ONCE):
-            yield [(e.rev, e.body) for e in entries[at : at + AT_ONCE] if e.body is not None]
+        entries.reverse()  # so that the first stand at the end, where they are cheap to let go
+        while entries:
+            piece = entries[: -AT_ONCE - 1 : -1]
+            del entries[-AT_ONCE:]
+            yield [(entry.rev, entry.body) for entry in piece if entry.body is not None]
 
     def wake(self) -> None:
         """Let the stream look again."""

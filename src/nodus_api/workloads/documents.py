@@ -13,14 +13,15 @@ LARGEST_MANIFEST = 1_000_000
 class ManifestError(Exception):
     """A manifest cannot be taken; the text is one sentence that says what to write instead.
 
-    `document` counts from 1, `field` is the path, such as `spec.template.command[1]`.
+    `document` counts from 1, `field` is the path, such as `spec.template.command[1]`. What a
+    terminal would obey instead of showing stands escaped in the sentence.
     """
 
     def __init__(
         self, sentence: str, *, document: int | None = None, field: str | None = None
     ) -> None:
-        super().__init__(sentence)
-        self.sentence = sentence
+        self.sentence = _printable(sentence)
+        super().__init__(self.sentence)
         self.document = document
         self.field = field
 
@@ -54,12 +55,48 @@ def read_documents(text: str) -> list[Any]:
     return found
 
 
+MOST_VALUES = LARGEST_MANIFEST
+"""What a document may hold with every alias written out; without aliases it cannot hold more."""
+
+
 class _DuplicateKey(yaml.MarkedYAMLError):
     """A mapping has the same key twice; YAML itself would keep the last."""
 
 
 class _Loader(yaml.SafeLoader):
-    """The safe loader, which also refuses a key that stands twice."""
+    """The safe loader, which also refuses a key that stands twice, and anchors that multiply.
+
+    A few lines of anchors can stand for more values than any machine holds: what they stand for is
+    counted before anything walks it.
+    """
+
+    def __init__(self, stream: str) -> None:
+        super().__init__(stream)
+        self._sizes: dict[int, int] = {}
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        """Compose a node, and count the nodes it stands for, every alias written out."""
+        event = self.peek_event()  # type: ignore[no-untyped-call]  # PyYAML has no types for it
+        node: yaml.Node | None = super().compose_node(parent, index)
+        if node is not None and not isinstance(event, yaml.AliasEvent):
+            sizes = [self._sizes.get(id(one)) for one in _children(node)]
+            known = [size for size in sizes if size is not None]
+            if len(known) < len(sizes):
+                raise _refused("a value holds itself", event.start_mark)
+            self._sizes[id(node)] = 1 + sum(known)
+            if sum(known) >= MOST_VALUES:
+                raise _refused(
+                    f"its aliases stand for more than {MOST_VALUES} values", event.start_mark
+                )
+        return node
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        """Build one value; one that is none of its own tag is an error of that place."""
+        try:
+            return super().construct_object(node, deep=deep)
+        except (ValueError, LookupError, AttributeError, TypeError, ArithmeticError):
+            kind = node.tag.rpartition(":")[2]
+            raise _refused(f"this is no {kind}", node.start_mark) from None
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         """Build one mapping. Merge keys (`<<`) may be overridden, as YAML defines."""
@@ -99,6 +136,20 @@ def _yaml_sentence(error: yaml.YAMLError) -> str:
         return f"the manifest has the {error.problem}{where}: leave one of them out"
     problem = getattr(error, "problem", None) or _first_line(error)
     return f"the manifest is not YAML{where} ({problem}): correct that line"
+
+
+def _refused(problem: str, mark: Any) -> yaml.MarkedYAMLError:
+    return yaml.MarkedYAMLError(problem=problem, problem_mark=mark)
+
+
+def _children(node: yaml.Node) -> list[yaml.Node]:
+    if isinstance(node, yaml.MappingNode):
+        return [one for pair in node.value for one in pair]
+    return list(node.value) if isinstance(node, yaml.SequenceNode) else []
+
+
+def _printable(text: str) -> str:
+    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
 
 
 def _first_line(error: BaseException) -> str:

@@ -98,7 +98,10 @@ def shown(value: object) -> str:
         return "a list" if value else "an empty list"
     if isinstance(value, bool):
         return "true" if value else "false"
-    text = repr(value) if isinstance(value, str) else str(value)
+    try:
+        text = repr(value) if isinstance(value, str) else str(value)
+    except ValueError:  # Python does not write an int of thousands of digits
+        return "a number of thousands of digits"
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 

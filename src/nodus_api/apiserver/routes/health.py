@@ -1,7 +1,5 @@
 """Health and metrics (AS-097, AS-104)."""
 
-from urllib.parse import parse_qsl
-
 from fastapi import APIRouter
 from prometheus_client import CollectorRegistry
 
@@ -11,6 +9,7 @@ from nodus_api.apiserver.health import HealthChecks
 from nodus_api.apiserver.metrics import exposition
 from nodus_api.metav1 import healthz
 from nodus_api.metav1.errors import NotFound
+from nodus_api.metav1.query import all_values
 
 
 def health_routes(checks: HealthChecks, registry: CollectorRegistry) -> APIRouter:
@@ -22,12 +21,11 @@ def health_routes(checks: HealthChecks, registry: CollectorRegistry) -> APIRoute
     @router.get("/healthz", name="healthz")
     async def all_checks(request: ChainRequest) -> AnswerResponse:
         endpoint = request.info.path[1:]
-        pairs = parse_qsl(request.scope["query_string"].decode("latin-1"), keep_blank_values=True)
         text = healthz.health(
             endpoint,
             checks.results(endpoint),
-            verbose=any(key == "verbose" for key, _ in pairs),
-            excluded=[value for key, value in pairs if key == "exclude"],
+            verbose="verbose" in request.query,
+            excluded=all_values(request.scope["query_string"], "exclude"),
         )
         answer = BodyAnswer.of(text.body, status=text.status, headers=healthz.HEADERS)
         return AnswerResponse(answer, request)

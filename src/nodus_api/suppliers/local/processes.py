@@ -38,7 +38,7 @@ class Processes:
     def alive(self) -> list[ProcessStat]:
         """Return every live process of the session and of the cgroup."""
         found = {stat.pid: stat for stat in self._unclaimed if _same(stat)}
-        session = self.identity.session() if self.identity else None
+        session = self._session()
         if session is not None:
             found.update((stat.pid, stat) for stat in members(session))
         if self.cgroup is not None and cgroups.populated(self.cgroup):
@@ -66,12 +66,18 @@ class Processes:
                 os.kill(runner.pid, signal.SIGKILL)
         if self.cgroup is not None:
             cgroups.kill(self.cgroup)
-        session = self.identity.session() if self.identity else None
+        session = self._session()
         if session is not None:
             kill_members(session)
         for stat in self.alive():
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(stat.pid, signal.SIGKILL)
+
+    def _session(self) -> int | None:
+        """Return the session's number; without a record, that of the runner found by name."""
+        if self.identity is not None:
+            return self.identity.session()
+        return self._unclaimed[0].session if self._unclaimed else None
 
 
 def _runners_of(directory: Path) -> list[ProcessStat]:

@@ -1,5 +1,6 @@
 """What a work directory says of its machine: running, ended with an exit, or lost (SC-711)."""
 
+import logging
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,10 @@ from nodus_api.runner.session import age_of
 from nodus_api.suppliers.local.processes import Processes
 from nodus_api.suppliers.supplier import ExitRecord, MachineCondition, MachineView
 
+logger = logging.getLogger(__name__)
+
+_LONGEST_AGE_MS = 10 * 365 * 86_400_000
+
 
 def machine_view(directory: Path, now: datetime) -> MachineView | None:
     """Return the machine of a directory as it is now, None if the directory holds none.
@@ -18,8 +23,8 @@ def machine_view(directory: Path, now: datetime) -> MachineView | None:
     PENDING. The start of its billing is the start of the
     runner's process (SC-714).
     """
-    intent = read_json(directory / INTENT)
-    if intent is None:
+    installation = _installation(read_json(directory / INTENT))
+    if installation is None:
         return None
     processes = Processes(directory)
     runner = processes.runner()
@@ -41,25 +46,41 @@ def machine_view(directory: Path, now: datetime) -> MachineView | None:
         billing_start=started,
         ended_at=ending.at - timedelta(seconds=ending.exit_age) if ending else None,
         exit=ending,
-        installation=UUID(intent["installation"]),
+        installation=installation,
     )
+
+
+def _installation(intent: dict[str, Any] | None) -> UUID | None:
+    """Return whose machine an intent describes; None if it describes none."""
+    try:
+        return UUID(intent["installation"]) if intent else None
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return None
 
 
 def exit_record(value: dict[str, Any] | None) -> ExitRecord | None:
-    """Return the runner's final report, None if there is none."""
+    """Return the runner's final report, None if there is none.
+
+    The program could write the file too: one that cannot be a report is none, and no other
+    machine's look suffers from it.
+    """
     if value is None:
         return None
-    return ExitRecord(
-        at=datetime.fromisoformat(value["at"]),
-        exit_code=value["exitCode"],
-        signal=value["signal"],
-        oom=value["oom"],
-        started_age=_seconds(value.get("startAgeMs")),
-        exit_age=_seconds(value["exitAgeMs"]) or 0.0,
-        stop_age=_seconds(value.get("stopAgeMs")),
-        message=value["message"],
-        error=value["error"],
-    )
+    try:
+        return ExitRecord(
+            at=_aware(value["at"]),
+            exit_code=_whole(value["exitCode"], 0, 255),
+            signal=_whole(value["signal"], 1, 64),
+            oom=value["oom"] is True,
+            started_age=_seconds(value.get("startAgeMs")),
+            exit_age=_seconds(value["exitAgeMs"]) or 0.0,
+            stop_age=_seconds(value.get("stopAgeMs")),
+            message=str(value["message"]),
+            error=None if value["error"] is None else str(value["error"]),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        logger.warning("a final report cannot be read", extra={"cause": str(error)})
+        return None
 
 
 def _condition(*, begun: bool, alive: bool, ended: bool, deleting: bool) -> MachineCondition:
@@ -72,5 +93,26 @@ def _condition(*, begun: bool, alive: bool, ended: bool, deleting: bool) -> Mach
     return MachineCondition.FAILED if begun else MachineCondition.PENDING
 
 
-def _seconds(milliseconds: int | None) -> float | None:
-    return None if milliseconds is None else milliseconds / 1000
+def _aware(text: str) -> datetime:
+    at = datetime.fromisoformat(text)
+    if at.tzinfo is None:
+        raise ValueError("a moment without a zone")
+    return at
+
+
+def _whole(value: object, least: int, most: int) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise ValueError(f"{value!r} is no number from {least} to {most}")
+    return value
+
+
+def _seconds(milliseconds: object) -> float | None:
+    if milliseconds is None:
+        return None
+    if isinstance(milliseconds, bool) or not isinstance(milliseconds, int | float):
+        raise ValueError(f"{milliseconds!r} is no age")
+    if not 0 <= milliseconds <= _LONGEST_AGE_MS:
+        raise ValueError(f"{milliseconds!r} ms is no age")
+    return milliseconds / 1000
