@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from nodus_api.cli.errors import Failed, Refused
+from nodus_api.cli.refusals import Failed, Refused
 from nodus_api.clock import Clock, SystemClock
 from nodus_api.durations import parse_duration
 from nodus_api.runner.channel import ANSWERS, LINE_BYTES

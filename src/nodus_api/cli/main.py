@@ -57,7 +57,7 @@ COMMANDS = {
     "checkpoint": Entry(
         "checkpoint",
         "checkpoint",
-        "Save a directory from within a program, and wait until it is committed.",
+        "Save a directory as a checkpoint of the program that runs this command.",
     ),
     "token": Entry("access", "token", "Create, list and revoke API tokens."),
     "project": Entry("access", "project", "Create projects and say who may read them."),
