@@ -1,10 +1,12 @@
 """Background tasks."""
 
 import asyncio
+from datetime import UTC, datetime
 
 import pytest
 
-from nodus_api.tasks import end, spawn
+from nodus_api.clock import ManualClock
+from nodus_api.tasks import Crashes, end, spawn
 
 
 async def answer() -> int:
@@ -35,3 +37,16 @@ async def test_what_a_task_raised_before_is_raised_at_its_end() -> None:
 
     with pytest.raises(RuntimeError, match="broken"):
         await end(task)
+
+
+async def test_three_crashes_in_a_minute_are_often() -> None:  # AS-094
+    clock = ManualClock(datetime(2026, 1, 1, tzinfo=UTC))
+    crashes = Crashes(clock)
+    for seconds in (0, 31, 31, 29):
+        await clock.advance(seconds)
+        crashes.note()
+        assert crashes.often() is (seconds == 29)
+    await clock.advance(30)
+
+    assert not crashes.often()
+    assert crashes.total == 4

@@ -1,8 +1,9 @@
 """Watches in process, by the conformance cases of list-watch.md; time is moved by hand."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
+from urllib.parse import quote
 
 import orjson
 import pytest
@@ -135,7 +136,7 @@ async def test_a_start_before_the_history_is_an_error_event(replica: Replica) ->
     assert status["requestId"] == stream.response.headers["audit-id"]  # LW-181
 
 
-async def test_a_future_version_waits(replica: Replica) -> None:  # LW C-72
+async def test_a_future_version_waits(replica: Replica) -> None:  # LW C-72, LW-124
     query = f"resourceVersion={replica.rev + 3}&timeoutSeconds=5"
     async with watching(replica, query) as stream:
         for phase in ("Failed", "Running", "Failed"):
@@ -393,3 +394,141 @@ async def test_a_watch_that_fails_says_so_and_ends(replica: Replica) -> None:  #
 
     assert (event["type"], event["object"]["code"]) == ("ERROR", 500)
     assert event["object"]["reason"] == "InternalError"
+
+
+async def test_a_watch_of_a_name_that_is_not_there_waits_for_it(
+    replica: Replica,
+) -> None:  # LW-125, LW-100
+    query = f"resourceVersion={replica.rev}&fieldSelector=metadata.name%3Dlater-0-e1"
+    async with watching(replica, query) as stream:
+        replica.change("example", "train-0-e1", "Failed")
+        rev = replica.add("example", "later-0-e1")
+        assert short(await stream.event()) == ("ADDED", "later-0-e1", rev)
+
+
+@pytest.mark.parametrize("form", ["", "Table", "PartialObjectMetadata"])
+async def test_every_object_says_what_it_is(replica: Replica, form: str) -> None:  # LW-130
+    accept = f"application/json;as={form};g=meta.k8s.io;v=v1" if form else "application/json"
+    async with watching(replica, "allowWatchBookmarks=1", accept=accept) as stream:
+        events = await stream.events(13)
+
+    version = "meta.k8s.io/v1" if form else "nodus.dev/v1"
+    assert [event["type"] for event in events] == ["ADDED"] * 12 + ["BOOKMARK"]  # LW-128
+    for event in events:
+        shown = event["object"]
+        assert (shown["kind"], shown["apiVersion"]) == (form or "Attempt", version)
+        assert int(shown["metadata"]["resourceVersion"]) > 0
+
+
+@pytest.mark.parametrize("selector", ["labelSelector=nodus.dev/job%3Dtrain",
+                                      "fieldSelector=metadata.namespace%3Dexample"])  # fmt: skip
+async def test_what_a_selector_never_chose_is_silent(
+    replica: Replica, selector: str
+) -> None:  # LW-132: not before and not after is nothing
+    async with replica.admin.open(
+        "GET", f"{A}?watch=1&resourceVersion={replica.rev}&{selector}"
+    ) as stream:
+        replica.change("other", "scan-0-e1", "Failed")
+        replica.delete("other", "scan-0-e1")
+        rev = replica.change("example", "train-0-e1", "Failed")
+        assert short(await stream.event()) == ("MODIFIED", "train-0-e1", rev)
+
+
+async def test_a_shard_gets_each_change_in_one_stream(replica: Replica) -> None:  # LW C-86, LW-168
+    half = "0x8000000000000000"
+    bounds = [("0x0000000000000000", half), (half, "0x10000000000000000")]
+    texts = [f"shardRange(object.metadata.uid,'{low}','{high}')" for low, high in bounds]
+    rev = replica.rev
+    made = {f"made-{number}-e1" for number in range(100)}
+    async with AsyncExitStack() as held:
+        streams = [
+            await held.enter_async_context(
+                watching(
+                    replica,
+                    f"resourceVersion={rev}&allowWatchBookmarks=1&timeoutSeconds=10"
+                    f"&shardSelector={quote(text)}",
+                )
+            )
+            for text in texts
+        ]
+        for name in sorted(made):
+            replica.add("example", name)
+        replica.change("other", "scan-0-e1", "Failed")  # so that both have a bookmark due
+        await replica.caught_up()
+        await replica.advance(8.5)
+        seen = []
+        for stream in streams:
+            events = []
+            while (event := await stream.event())["type"] != "BOOKMARK":
+                events.append(short(event))
+            assert int(event["object"]["metadata"]["resourceVersion"]) == replica.rev
+            seen.append(events)
+
+    assert {kind for events in seen for kind, _, _ in events} == {"ADDED"}
+    lists = [{name for _, name, _ in events} for events in seen]
+    assert (lists[0] & lists[1], lists[0] | lists[1]) == (set(), made)
+
+
+async def test_a_lost_tail_is_caught_up_from_any_older_state(replica: Replica) -> None:  # LW-153
+    """As reflectors start over after a 410: not older than the last revision they knew."""
+    await replica.admin.get(N)
+    assert replica.cache._contents is not None
+    replica.cache._contents.history._drop_through(replica.rev)
+    query = (
+        "resourceVersion=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
+        "&allowWatchBookmarks=1"
+    )
+    async with watching(replica, query) as stream:
+        events = await stream.events(13)
+
+    assert events[-1]["object"]["metadata"]["annotations"] == INITIAL_END
+
+
+async def test_a_skipped_number_is_never_bookmarked_away(replica: Replica) -> None:  # LW-124
+    """The client saw lost history: only a 410 at its next start makes it forget that."""
+    skipped = replica.rev + 3
+    query = f"resourceVersion={skipped}&allowWatchBookmarks=1"
+    async with watching(replica, query) as stream:
+        await until(lambda: len(replica.app.watches) == 1)
+        replica.log.begin_epoch()
+        replica.change("example", "train-0-e1", "Failed")
+        await replica.caught_up()
+        assert await ended(replica, stream)
+    async with watching(replica, query) as stream:
+        event = await stream.event()
+
+    assert (event["type"], event["object"]["code"]) == ("ERROR", 410)
+
+
+async def test_a_right_that_goes_while_a_watch_begins_ends_it(replica: Replica) -> None:  # AS-054
+    async with replica.alice.open("GET", f"{N}?watch=1&resourceVersion={replica.rev + 9}") as one:
+        # the wait for a state that is not there yet is a start that takes its time
+        query = (
+            f"resourceVersion={replica.rev + 1}&sendInitialEvents=true"
+            "&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=1"
+        )
+        async with replica.alice.open("GET", f"{N}?watch=1&{query}") as beginning:
+            replica.tables.remove_member("example", "user", "alice")
+            assert await ended(replica, one)
+            replica.change("example", "train-0-e1", "Failed")
+            assert await ended(replica, beginning)  # not one object was shown
+
+
+async def test_a_start_that_is_cut_short_sends_nothing_later(replica: Replica) -> None:  # LW-134
+    """Whoever resumes from the last revision seen must find all that was not sent above it."""
+    for number in range(600):
+        replica.add("example", f"many-{number}-e1")
+    async with watching(replica, "allowWatchBookmarks=1") as stream:
+        first = [short(await stream.event())]
+        replica.change("example", "train-0-e1", "Failed")
+        replica.app.watches.allowed = lambda _user, _info: False
+        replica.app.watches.judge()
+        while (event := await stream.event()) is not None:
+            first.append(short(event))
+    replica.app.watches.allowed = lambda _user, _info: True
+
+    assert {kind for kind, _, _ in first} == {"ADDED"}
+    assert len(first) < 612
+    revs = [rev for _, _, rev in first]
+    assert revs == sorted(revs)
+    assert revs[-1] < replica.rev

@@ -44,14 +44,15 @@ def kubectl(live: Up) -> Kubectl:
     if program is None:
         pytest.skip("kubectl is not on the PATH")
 
-    def run(*arguments: str, code: int = 0) -> str:
+    def run(*arguments: str, code: int = 0, stdin: str = "", **environment: str) -> str:
         done = subprocess.run(  # noqa: S603 -- found on the PATH
             [program, "--kubeconfig", str(live.root / "kubeconfig"), *arguments],
+            input=stdin,
             capture_output=True,
             text=True,
             timeout=60,
             check=False,
-            env={**os.environ, "KUBECACHEDIR": str(live.root / "kube-cache")},
+            env={**os.environ, "KUBECACHEDIR": str(live.root / "kube-cache"), **environment},
         )
         assert done.returncode == code, done.stderr
         return done.stdout + done.stderr

@@ -11,6 +11,8 @@ import yaml
 from tests.cli.live import Up, eventually, job
 from tests.conformance.conftest import Kubectl
 
+from nodus_api.attempts.columns import COLUMNS
+
 pytestmark = pytest.mark.conformance
 
 
@@ -28,11 +30,15 @@ def test_get_prints_the_columns(kubectl: Kubectl) -> None:  # LW-256
     assert phases["running"] == "Running"
 
 
-def test_wide_has_more_columns(kubectl: Kubectl) -> None:  # LW-256
-    heading = rows(kubectl("get", "attempts", "-o", "wide"))[0]
+def test_wide_has_every_column(kubectl: Kubectl) -> None:  # LW-256, LW C-22
+    heading = rows(kubectl("get", "att", "-A", "-o", "wide"))[0]
 
-    assert heading[:4] == ["NAME", "PHASE", "REASON", "OFFERING"]
-    assert {"STAGE", "SLOT", "EPOCH", "REGION", "RATE", "EXIT"} <= set(heading)
+    assert heading == ["NAMESPACE", *(column.name.upper() for column in COLUMNS)]
+    assert len(heading) == 18
+
+
+def test_a_category_is_its_resource(kubectl: Kubectl) -> None:  # LW C-23
+    assert kubectl("get", "nodus", "-o", "name") == kubectl("get", "attempts", "-o", "name")
 
 
 def test_all_namespaces_adds_one(kubectl: Kubectl) -> None:  # LW-253
@@ -74,14 +80,57 @@ def test_chunks_make_the_same_list(kubectl: Kubectl) -> None:
     assert kubectl("get", "attempts", "--chunk-size=1", "-o", "name") == whole
 
 
-def test_describe_shows_the_placement(kubectl: Kubectl) -> None:
+def test_describe_shows_the_placement(kubectl: Kubectl) -> None:  # LW C-26
     said = kubectl("describe", "attempts", "-l", "nodus.dev/job=retried")
 
     for word in ("Superseded By:", "Candidates:", "Explain:", "Rate USD Per Hour:", "Running USD:"):
         assert word in said
+    assert re.search(r"^Events: +<none>$", said, re.MULTILINE)
 
 
-def test_explain_tells_the_fields(kubectl: Kubectl) -> None:  # LW-230
+@pytest.mark.parametrize(
+    ("verb", "arguments"),
+    [
+        ("create", ["create", "-f", "-"]),
+        ("create", ["apply", "-f", "-"]),
+        ("patch", ["label", "attempt/NAME", "a=b"]),
+        ("patch", ["apply", "--server-side", "-f", "-"]),
+        ("delete", ["delete", "attempt/NAME"]),
+    ],
+)
+def test_a_write_is_told_why_not(
+    kubectl: Kubectl, live: Up, verb: str, arguments: list[str]
+) -> None:  # LW C-27, LW-241
+    name = live.attempts("fine")[0]["metadata"]["name"]
+    manifest = json.dumps(
+        {
+            "apiVersion": "nodus.dev/v1",
+            "kind": "Attempt",
+            "metadata": {"name": "mine"},
+            "spec": {"epoch": 1, "slot": "0"},
+        }
+    )
+    said = kubectl(*(a.replace("NAME", name) for a in arguments), code=1, stdin=manifest)
+
+    assert "Error from server (MethodNotAllowed): " in said
+    assert f'{verb} is not supported on resources of kind "attempts.nodus.dev"' in said
+
+
+def test_a_missing_name_keeps_its_own_message(kubectl: Kubectl) -> None:  # LW C-24, LW-016
+    said = kubectl("get", "attempt", "nope", code=1)
+    assert said == 'Error from server (NotFound): attempts.nodus.dev "nope" not found\n'
+
+
+def test_ages_are_those_of_the_moment_in_a_watch(live: Up) -> None:  # LW-252, LW-141
+    """An Attempt that is made while the watch runs is 0 s old, not of the future."""
+    lines = watched(live, "aged", "Succeeded")
+    ages = [line[-1] for line in lines]
+
+    assert ages
+    assert all(re.fullmatch(r"\d+s", age) for age in ages), ages
+
+
+def test_explain_tells_the_fields(kubectl: Kubectl) -> None:  # LW-230, LW C-25
     said = kubectl("explain", "attempts.status.placement")
 
     assert "KIND:       Attempt" in said
@@ -90,11 +139,27 @@ def test_explain_tells_the_fields(kubectl: Kubectl) -> None:  # LW-230
     assert "FIELDS:" in kubectl("explain", "attempts", "--recursive")
 
 
-def test_wait_ends_at_a_condition(kubectl: Kubectl, live: Up) -> None:
+def test_wait_ends_at_a_condition(kubectl: Kubectl, live: Up) -> None:  # LW C-80
     name = live.attempts("fine")[0]["metadata"]["name"]
     done = kubectl("wait", f"attempt/{name}", "--for=jsonpath={.status.phase}=Succeeded")
 
     assert done == f"attempt.nodus.dev/{name} condition met\n"
+
+
+def test_wait_by_a_watch_list_is_one_watch(kubectl: Kubectl, live: Up) -> None:  # LW C-80, LW-138
+    name = live.attempts("fine")[0]["metadata"]["name"]
+    said = kubectl(
+        "wait",
+        f"attempt/{name}",
+        "--for=jsonpath={.status.phase}=Succeeded",
+        "-v=6",
+        KUBE_FEATURE_WatchListClient="true",
+    )
+    asked = [line for line in said.splitlines() if "/attempts?" in line]
+
+    assert "condition met" in said
+    assert len(asked) == 1
+    assert "sendInitialEvents=true" in asked[0]
 
 
 def test_wait_ends_when_it_comes_true(kubectl: Kubectl, live: Up) -> None:
@@ -109,13 +174,16 @@ def test_wait_ends_when_it_comes_true(kubectl: Kubectl, live: Up) -> None:
     assert live.attempts("soon")[0]["status"]["phase"] == "Succeeded"
 
 
-def test_api_resources_lists_attempts(kubectl: Kubectl) -> None:
-    lines = rows(kubectl("api-resources", "--api-group=nodus.dev"))
+def test_api_resources_lists_attempts(kubectl: Kubectl) -> None:  # LW C-21, LW-017
+    said = kubectl("api-resources", "-v=6", "--cached=false").splitlines()
+    asked = [line for line in said if "GET https://" in line]
 
-    assert lines == [
+    assert sorted(re.split(r" {2,}", line) for line in said if not line.startswith("I")) == [
         ["NAME", "SHORTNAMES", "APIVERSION", "NAMESPACED", "KIND"],
         ["attempts", "att", "nodus.dev/v1", "true", "Attempt"],
+        ["namespaces", "ns", "v1", "false", "Namespace"],
     ]
+    assert len(asked) == 2
     assert "nodus.dev/v1" in kubectl("api-versions")
 
 
@@ -130,18 +198,24 @@ def test_namespaces_are_the_projects(kubectl: Kubectl) -> None:  # LW-017
     assert "namespace/default" in kubectl("get", "namespaces", "-o", "name").split()
 
 
+def test_the_version_is_one_that_clients_parse(kubectl: Kubectl) -> None:  # LW C-28, LW-038
+    said = kubectl("version", "-o", "json")
+    assert json.loads(said[: said.rindex("}") + 1])["serverVersion"]["minor"] == "37"
+
+
 def test_can_i_asks_the_server(kubectl: Kubectl) -> None:  # LW-023
     assert kubectl("auth", "can-i", "list", "attempts.nodus.dev") == "yes\n"
 
 
-def test_watch_prints_each_change(live: Up) -> None:
+def watched(live: Up, name: str, until: str) -> list[list[str]]:
+    """Return the lines of a kubectl watch of a new Job, up to a phase, without the heading."""
     program = shutil.which("kubectl")
     if program is None:
         pytest.skip("kubectl is not on the PATH")
     watching = subprocess.Popen(  # noqa: S603 -- found on the PATH
         [
             *(program, "--kubeconfig", str(live.root / "kubeconfig")),
-            *("get", "attempts", "-l", "nodus.dev/job=seen", "-w", "--output-watch-events"),
+            *("get", "attempts", "-l", f"nodus.dev/job={name}", "-w", "--output-watch-events"),
         ],
         stdout=subprocess.PIPE,
         text=True,
@@ -149,19 +223,22 @@ def test_watch_prints_each_change(live: Up) -> None:
     )
     try:
         assert watching.stdout is not None
-        live.nodus("submit", "-f", "-", stdin=job("seen", "sleep 1"))
+        live.nodus("submit", "-f", "-", stdin=job(name, "sleep 1"))
         lines: list[list[str]] = []
         for line in watching.stdout:
             lines.append(re.split(r" {2,}", line.strip()))
-            if "Succeeded" in line:
+            if until in line:
                 break
     finally:
         watching.terminate()
         watching.wait(20)
         if watching.stdout is not None:
             watching.stdout.close()
+    return lines[1:]
 
-    seen = [(line[0], line[2]) for line in lines[1:]]
+
+def test_watch_prints_each_change(live: Up) -> None:  # LW C-79
+    seen = [(line[0], line[2]) for line in watched(live, "seen", "Succeeded")]
     assert seen[0] == ("ADDED", "Queued")
     assert {event for event, _ in seen[1:]} == {"MODIFIED"}
     assert list(dict.fromkeys(phase for _, phase in seen)) == [

@@ -8,8 +8,8 @@ from pathlib import Path
 from tests.history.facts import Machine
 
 
-def machines_of(folder: Path, kept: Iterable[tuple[str, str, str]]) -> tuple[Machine, ...]:
-    """Return the machines of `kept` (key, state, Attempt), alive if any process of theirs is.
+def running(folder: Path, machines: Iterable[Machine]) -> set[str]:
+    """Return the keys of those of `machines` of which any process is.
 
     A runner names its machine's directory in its arguments, a program its Attempt in its
     environment.
@@ -20,13 +20,9 @@ def machines_of(folder: Path, kept: Iterable[tuple[str, str, str]]) -> tuple[Mac
             arguments.update(Path("/proc", pid, "cmdline").read_bytes().split(b"\0"))
         with suppress(OSError):
             environments.update(Path("/proc", pid, "environ").read_bytes().split(b"\0"))
-    return tuple(
-        Machine(
-            key=key,
-            state=state,
-            attempt=attempt,
-            alive=os.fsencode(folder / key) in arguments
-            or f"NODUS_ATTEMPT={attempt}".encode() in environments,
-        )
-        for key, state, attempt in kept
-    )
+    return {
+        one.key
+        for one in machines
+        if os.fsencode(folder / one.key) in arguments
+        or f"NODUS_ATTEMPT={one.attempt}".encode() in environments
+    }

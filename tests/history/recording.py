@@ -14,20 +14,19 @@ import json
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 from urllib.parse import quote
 
-import asyncpg
 from tests.history import rows
 from tests.history.checking import assert_sound
-from tests.history.facts import Answer, Ending, Event, Head, History, Ledger, Row, Stream, event_of
-from tests.history.processes import machines_of
+from tests.history.facts import Answer, Ending, Event, Head, History, Stream, event_of
+from tests.history.processes import running
 
 from nodus_api.clock import SystemClock
 from nodus_api.storage.engine import Database, Role
@@ -40,6 +39,8 @@ WATCHES = {
     "everything": f"{ALL}?watch=1&{_STATE}",
     "running": f"{ONE}?watch=1&resourceVersion=0&fieldSelector=status.phase%3DRunning",
     "others": f"{ONE}?watch=1&allowWatchBookmarks=true&fieldSelector=status.phase%21%3DRunning",
+    # ends every 4 s, with a bookmark before, and goes on from it
+    "brief": f"{ONE}?watch=1&{_STATE}&fieldSelector=status.phase%3DRunning&timeoutSeconds=4",
 }
 _START = ("resourceVersion", "sendInitialEvents")
 """The options that say where a watch begins."""
@@ -148,15 +149,12 @@ class Recorder:
         self._resume(head)
         self.stop()
         assert not self._wrong, self._wrong
-        log, ledger, kept = _apart(self._read_rows)
         followed = (stream for one in self._followed for stream in one.done)
-        return History(
-            log=log,
+        return replace(
+            _apart(self._read_rows),
             streams=(*followed, *self._streams),
             answers=tuple(self._answers),
             heads=tuple(self._heads),
-            ledgers=(ledger,),
-            machines=machines_of(self._server.root / "machines", kept),
             quiet=self._quiet,
         )
 
@@ -262,7 +260,9 @@ class Recorder:
         return [revs[len(revs) * n // 4] for n in range(4)] if revs else []
 
     def _resume(self, head: int) -> None:
-        """Watch again from revisions that were seen: everything, and one object."""
+        """Watch again: from the state, and from revisions that were seen; all, and one object."""
+        for target in (f"{ALL}?watch=1&{_STATE}", f"{WATCHES['others']}&resourceVersion=0"):
+            self._catch_up(target, 0, head)
         events = self._events()
         for rev in self._seen():
             self._catch_up(f"{ALL}?watch=1", rev, head)
@@ -273,14 +273,14 @@ class Recorder:
                 self._catch_up(f"{ALL}?watch=1&fieldSelector=metadata.name%3D{name}", rev, last)
 
     def _catch_up(self, target: str, rev: int, last: int) -> None:
-        """Watch from a revision until another has come, and keep the stream."""
+        """Watch until a revision, or the end of the state, has come, and keep the stream."""
         following = Following(client=f"late-{len(self._streams)}", target=target, position=rev)
         asked, target, status = self.now(), following.resumed(), 0
         with self._open(target, seconds=_DEADLINE) as answer:
             status = answer.status
             while following.position < last and (line := answer.readline()):
                 following.take(event_of(line, self.now()))
-                if following.events[-1].code:
+                if following.events[-1].code or following.events[-1].ends_state:
                     break
         self._streams.append(
             Stream(
@@ -323,30 +323,28 @@ class Recorder:
 
     # -- Postgres --------------------------------------------------------------------------------
 
-    @property
-    def _url(self) -> str:
-        return (self._server.root / "database-url").read_text().strip()
-
     async def _read_head(self) -> int:
         """Keep the newest revision; return the newest of an object."""
-        connection = await asyncpg.connect(self._url)
-        try:
+        async with self._database() as database:
             asked = self.now()
-            head = await rows.read_head(connection)
+            head, changed = await rows.newest(database)
             self._heads.append(Head(asked=asked, answered=self.now(), rev=head))
-            return await rows.read_last_change(connection)
-        finally:
-            await connection.close()
+        return changed
 
-    async def _read_rows(self) -> tuple[tuple[Row, ...], Ledger, list[tuple[str, str, str]]]:
-        database = Database(self._url, role=Role.SCHEDULER)
-        connection = await asyncpg.connect(self._url)
+    async def _read_rows(self) -> History:
+        """Return what the rows tell, with the machines as they run."""
+        async with self._database() as database:
+            kept = await rows.read(database)
+        alive = running(self._server.root / "machines", kept.machines)
+        return rows.history_of(kept, alive)
+
+    @asynccontextmanager
+    async def _database(self) -> AsyncIterator[Database]:
+        url = (self._server.root / "database-url").read_text().strip()
+        database = Database(url, role=Role.SCHEDULER, pool_size=1)
         try:
-            ledger = await rows.read_ledger(database)
-            kept = await rows.read_machines(connection)
-            return await rows.read_log(connection), ledger, kept
+            yield database
         finally:
-            await connection.close()
             await database.close()
 
 

@@ -1,17 +1,16 @@
-"""The rows of a running installation, read back: the log, the ledger, the machines.
+"""The rows of an installation, read back in one view: the log, the ledger, the machines.
 
 The log and the machines are read by plain SQL, past the product's own readers. An account's
-`rendered` is the product's projection of the rows that its own loader finds; both are of one view
-of the database.
+`rendered` is the product's projection of the rows that its own loader finds.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-import asyncpg
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
-from tests.history.facts import Account, Ledger, Row, Segment
+from tests.history.facts import Account, History, Ledger, Machine, Row, Segment
 
 from nodus_api.attempts import render
 from nodus_api.storage import tables as t
@@ -19,51 +18,65 @@ from nodus_api.storage.attempt_store import load
 from nodus_api.storage.engine import Database
 from nodus_api.storage.records import AttemptRecord
 
-_LOG = """
+_LOG = sa.text("""
 SELECT rev, kind::text AS kind, tx::text::bigint AS tx, at, coalesce(uid::text, '') AS uid,
        coalesce(project, '') AS project, coalesce(name, '') AS name, coalesce(doc, '') AS doc
 FROM nodus.changes ORDER BY rev
-"""
-_MACHINES = """
-SELECT m.key, m.state, a.name FROM nodus.machines m
-JOIN nodus.leases l ON l.machine = m.no JOIN nodus.attempts a ON a.no = l.attempt ORDER BY m.no
-"""
-_HEAD = "SELECT max(rev) FROM nodus.changes"
+""")
+_MACHINES = sa.text("""
+SELECT m.key, m.state, a.name AS attempt FROM nodus.machines m
+JOIN nodus.leases l ON l.machine = m.no JOIN nodus.attempts a ON a.no = l.attempt
+ORDER BY m.no, a.no
+""")
+_NEWEST = sa.text("""
+SELECT coalesce(max(rev), 0) AS head, coalesce(max(rev) FILTER (WHERE kind <> 'E'), 0) AS changed
+FROM nodus.changes
+""")
 
 
-async def read_log(connection: "asyncpg.Connection[asyncpg.Record]") -> tuple[Row, ...]:
-    """Return the whole log, in order."""
-    return tuple(Row(**row) for row in await connection.fetch(_LOG))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """What Postgres has, in one view. A machine's state is that of its row; none is alive yet."""
+
+    log: tuple[Row, ...]
+    ledger: Ledger
+    machines: tuple[Machine, ...]
 
 
-async def read_head(connection: "asyncpg.Connection[asyncpg.Record]") -> int:
-    """Return the newest revision."""
-    found: int = await connection.fetchval(_HEAD)
-    return found
-
-
-async def read_last_change(connection: "asyncpg.Connection[asyncpg.Record]") -> int:
-    """Return the newest revision of an object, 0 if there never was one."""
-    found: int | None = await connection.fetchval(f"{_HEAD} WHERE kind <> 'E'")
-    return found or 0
-
-
-async def read_machines(
-    connection: "asyncpg.Connection[asyncpg.Record]",
-) -> list[tuple[str, str, str]]:
-    """Return key, state and Attempt of every machine that an Attempt in the API was given."""
-    return [(row["key"], row["state"], row["name"]) for row in await connection.fetch(_MACHINES)]
-
-
-async def read_ledger(database: Database) -> Ledger:
-    """Return all accounts in one view of the database. `database` is in the scheduler's role."""
+async def read(database: Database) -> Kept:
+    """Return the log, the ledger and the machines; `database` is in the scheduler's role."""
     async with database.snapshot() as connection:
-        head = (await connection.scalars(sa.select(sa.func.max(t.changes.c.rev)))).one()
-        found = [dict(row) for row in await _all(connection, t.attempt_objects)]
-        charged: dict[int, list[Segment]] = {row["attempt"]: [] for row in found}
-        for row in await _all(connection, t.cost_segments):
-            charged.setdefault(row["attempt"], []).append(_segment(row))
-        records = await load(connection, sorted(row["attempt"] for row in found))
+        log = tuple(Row(**row) for row in (await connection.execute(_LOG)).mappings())
+        machines = (await connection.execute(_MACHINES)).mappings()
+        return Kept(
+            log=log,
+            ledger=await _ledger(connection, log[-1].rev if log else 0),
+            machines=tuple(Machine(**row, alive=False) for row in machines),
+        )
+
+
+async def newest(database: Database) -> tuple[int, int]:
+    """Return the newest revision, and the newest of an object; 0 where there is none."""
+    async with database.single_reads() as connection:
+        row = (await connection.execute(_NEWEST)).one()
+    return row.head, row.changed
+
+
+def history_of(kept: Kept, alive: Collection[str]) -> History:
+    """Return the history that the rows alone tell; `alive` are the keys of machines that run."""
+    return History(
+        log=kept.log,
+        ledgers=(kept.ledger,),
+        machines=tuple(replace(one, alive=one.key in alive) for one in kept.machines),
+    )
+
+
+async def _ledger(connection: AsyncConnection, head: int) -> Ledger:
+    found = [dict(row) for row in await _all(connection, t.attempt_objects)]
+    charged: dict[int, list[Segment]] = {row["attempt"]: [] for row in found}
+    for row in await _all(connection, t.cost_segments):
+        charged.setdefault(row["attempt"], []).append(_segment(row))
+    records = await load(connection, sorted(row["attempt"] for row in found))
     return Ledger(
         head=head,
         accounts=tuple(

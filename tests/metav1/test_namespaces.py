@@ -34,3 +34,12 @@ def test_its_row() -> None:
 def test_its_fields() -> None:
     assert set(namespaces.fields_of("demo")) == namespaces.SUPPORTED_FIELDS
     assert fields.parse("metadata.name=demo").matches(namespaces.fields_of("demo"))
+
+
+def test_a_write_is_told_what_does_it() -> None:  # LW-010, LW-202
+    made, changed = namespaces.read_only("create"), namespaces.read_only("delete")
+
+    assert made.message == 'create is not supported on resources of kind "namespaces"'
+    assert made.fix == "Make the project with `nodus project create NAME`."
+    assert changed.fix == "Change the project with the command line: `nodus project --help`."
+    assert made.headers["Allow"] == changed.headers["Allow"] == "GET, HEAD"

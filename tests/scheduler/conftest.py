@@ -1,8 +1,10 @@
-"""A world of its own for each test."""
+"""A world of its own for each test, whose log and ledger are checked at the end."""
 
 from collections.abc import AsyncIterator
 
 import pytest
+from tests.history import rows
+from tests.history.checking import assert_sound
 from tests.scheduler.fake_supplier import FakeSupplier
 from tests.scheduler.local_world import LocalWorld, a_local_world
 from tests.scheduler.world import World
@@ -12,8 +14,10 @@ from nodus_api.storage.engine import Database
 
 
 @pytest.fixture
-def world(scheduler_database: Database, clock: ManualClock) -> World:
-    return World(scheduler_database, clock, FakeSupplier(clock))
+async def world(scheduler_database: Database, clock: ManualClock) -> AsyncIterator[World]:
+    supplier = FakeSupplier(clock)
+    yield World(scheduler_database, clock, supplier)
+    assert_sound(rows.history_of(await rows.read(scheduler_database), supplier.machines))
 
 
 @pytest.fixture

@@ -24,7 +24,11 @@ from nodus_api.suppliers.supplier import (
 
 
 def an_offer(
-    name: str = "cpu-1c-4g-other", *, available: int | None = 4, rate: str = "0.06"
+    name: str = "cpu-1c-4g-other",
+    *,
+    available: int | None = 4,
+    rate: str = "0.06",
+    spot: str | None = None,
 ) -> SupplierOffer:
     return SupplierOffer(
         offered_class=OfferedClass(
@@ -40,13 +44,14 @@ def an_offer(
             region_class="other",
             gang_capable=False,
             rate_on_demand=Decimal(rate),
-            rate_spot=None,
+            rate_spot=None if spot is None else Decimal(spot),
             speed=Decimal(1),
             reference_rate=Decimal(rate),
         ),
         instance_type=f"type-{name}",
         region="here",
         cost_on_demand=Decimal(rate),
+        cost_spot=None if spot is None else Decimal(spot),
         available=available,
     )
 

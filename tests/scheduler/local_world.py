@@ -12,6 +12,9 @@ from pathlib import Path
 from uuid import UUID, uuid4
 
 import sqlalchemy as sa
+from tests.history import rows
+from tests.history.checking import assert_sound
+from tests.history.processes import running
 from tests.scheduler.world import World
 
 from nodus_api.clock import ManualClock, SystemClock
@@ -93,6 +96,8 @@ async def a_local_world(database_url: str) -> AsyncIterator[LocalWorld]:
     )
     world = World(database, ManualClock(SystemClock().now()), supplier)
     yield LocalWorld(database, supplier, root / "runner.sock", world, installation)
+    kept = await rows.read(database)
+    assert_sound(rows.history_of(kept, running(root / "machines", kept.machines)))
     async for view in supplier.list_owned(installation):
         await supplier.delete(view.handle)
     await database.close()

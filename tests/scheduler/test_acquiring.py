@@ -14,6 +14,8 @@ from nodus_api.suppliers.supplier import (
     Auth,
     Invalid,
     MachineCondition,
+    MachineIntent,
+    MachineView,
     NoCapacity,
     Quota,
     RateLimited,
@@ -82,6 +84,22 @@ async def test_a_create_that_never_happened_is_given_up_after_two_looks(world: W
     (offer,) = await world.rows(t.offering_stats)
     assert offer["failures_in_row"] == 0  # SC-609: doubt is no failure to deliver
     await check(world)
+
+
+async def test_nothing_is_asked_for_before_its_intent_is_committed(
+    world: World,
+) -> None:  # SC-603, SC-607, SC-608
+    seen: list[tuple[str, int]] = []
+    create = world.fake.create
+
+    async def watched(intent: MachineIntent) -> MachineView:
+        seen.extend((row["state"], row["tries"]) for row in await world.rows(t.machines))
+        return await create(intent)
+
+    world.fake.create = watched  # type: ignore[method-assign]  # what others see at that moment
+    await world.submit()
+    await world.settle()
+    assert seen == [("Requested", 1)]
 
 
 async def test_a_crash_after_create_finds_the_machine_by_its_key(

@@ -182,6 +182,21 @@ async def test_a_checkpoint_may_follow_one_that_waits(
     assert await line.propose(2, OTHER) == (200, {"orders": [], "committed": 2})
 
 
+async def test_repeats_while_nobody_leads_are_kept_once(
+    world: World, client: httpx.AsyncClient
+) -> None:  # SC-645
+    line = Line(client, (await a_runner(world)).intent)
+
+    answers = [await line.propose(1) for _ in range(5)]
+
+    assert answers == [(200, PENDING)] * 5
+    assert len(await world.rows(t.runner_reports)) == 1
+    assert await line.propose(1, OTHER) == (200, PENDING)
+    await world.settle(1)
+    assert (await line.propose(1))[1].get("committed") == 1
+    assert (await line.propose(1, OTHER))[0] == 409
+
+
 async def test_an_old_epoch_commits_nothing(
     world: World, client: httpx.AsyncClient
 ) -> None:  # SC-125, SC-126

@@ -2,11 +2,14 @@
 
 import contextlib
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
+from tests.history import rows
+from tests.history.checking import assert_sound
 from tests.scheduler.fake_supplier import FakeSupplier
 from tests.scheduler.invariants import check, check_quiet
 from tests.scheduler.world import Runner, World
@@ -93,6 +96,29 @@ async def test_dying_at_any_transaction_changes_nothing(  # P-08, scenario 8
     assert all(starts == 1 for starts in script.starts.values())  # P-05
     assert len(set(world.fake.creates)) == 4
     await check_quiet(world)
+    history = rows.history_of(await rows.read(mortal), world.fake.machines)
+    assert_sound(replace(history, quiet=True))
+
+
+async def test_every_pass_may_be_made_by_another_process(world: World) -> None:  # SC-605
+    """Nothing that a pass leaves in memory is needed by the next."""
+    await world.submit(restart={"maxRetries": 1})
+    script = Script(world)
+    for _ in range(60):
+        for _ in range(3):
+            await (await world.lead()).once()
+            assert world.passes is not None
+            await world.passes.loop.calls.settled()
+            await world.passes.once()
+        if not await script.goes_on():
+            break
+        await world.clock.advance(2)
+    assert await script.outcomes() == {
+        "0/1": ("Failed", "CustomerExit", 3),
+        "0/2": ("Succeeded", None, 0),
+    }
+    assert list(script.starts.values()) == [1, 1]
+    assert len(world.fake.creates) == 2
 
 
 class Script:

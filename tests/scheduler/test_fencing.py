@@ -1,18 +1,25 @@
 """Old tokens, old epochs, old reports: nothing of theirs lands."""
 
 from dataclasses import replace
+from datetime import timedelta
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
 from tests.scheduler.invariants import check_quiet
 from tests.scheduler.world import Runner, World
 
+from nodus_api.scheduler.intents import token_hash
+from nodus_api.storage import statements
 from nodus_api.storage import tables as t
 from nodus_api.storage.errors import FencedOff
 from nodus_api.storage.leader_store import LeaderStore
+from nodus_api.storage.report_store import GivenReport, _keep
 
 
-async def test_a_deposed_leader_writes_nothing(world: World) -> None:  # P-27, scenario 40
+async def test_a_deposed_leader_writes_nothing(
+    world: World,
+) -> None:  # P-27, SC-127, SC-602, scenario 40
     old = await world.lead("old")
     new = await world.lead("new")
     assert new.loop.reign.token == old.loop.reign.token + 1
@@ -82,6 +89,73 @@ async def test_a_replayed_report_changes_nothing(world: World) -> None:  # P-07,
     await check_quiet(world)
 
 
+async def test_what_slipped_in_again_is_skipped_by_the_loop(world: World) -> None:  # SC-641
+    """A standby may insert a repeat just while the leader applies and deletes the first."""
+    await world.submit()
+    await world.settle()
+    await world.start()
+    (lease,) = await world.rows(t.leases)
+    again = {"machine": lease["machine"], "fence": 1, "n": 1, "kind": "exited"}
+    times = {"event_at": world.clock.now(), "received": world.clock.now()}
+    async with world.database.transaction() as connection:
+        row = again | times | {"body": {"exitCode": 5}}
+        await connection.execute(sa.insert(t.runner_reports).values(row))
+    await world.settle()
+    assert await world.stage() == "Running"
+    assert await world.rows(t.runner_reports) == []
+
+
+async def test_the_insert_of_a_report_is_fenced_itself(world: World) -> None:  # SC-125, SC-641
+    """Whatever was read before, the one statement that inserts looks again."""
+    await world.submit()
+    await world.settle()
+    runner = await world.start()
+    intent = runner.intent
+    (lease,) = await world.rows(t.leases)
+
+    async def inserted(n: int, *after: sa.Update, epoch: int = 1) -> int:
+        given = GivenReport(
+            attempt=intent.attempt_uid,
+            epoch=epoch,
+            n=n,
+            kind="heartbeat",
+            age=timedelta(0),
+            body={},
+        )
+        return await _rows_hit(world, _keep(token_hash(intent.token), given), *after)
+
+    next_n = lease["last_report"] + 1
+    assert await inserted(next_n) == 1
+    assert await inserted(next_n - 1) == 0
+    assert await inserted(next_n, epoch=2) == 0
+    for overtaken in _OVERTAKEN:
+        assert await inserted(next_n, overtaken) == 0
+
+
+async def test_the_start_cas_looks_again(world: World) -> None:  # SC-341, T10
+    await world.submit()
+    await world.settle()
+    runner = await world.runner()
+    await runner.report("registered", checks={})
+    await world.settle()
+    (lease,) = await world.rows(t.leases)
+    of = {f"of_{name}": lease[name] for name in ("machine", "attempt", "fence")}
+    win = statements.win_start()
+    assert await _rows_hit(world, win, given=of) == 1
+    assert await _rows_hit(world, win, given=of | {"of_fence": 2}) == 0
+    for overtaken in _OVERTAKEN:
+        assert await _rows_hit(world, win, overtaken, given=of) == 0
+
+
+async def test_a_start_is_not_granted_to_who_did_not_register(world: World) -> None:  # T9, T10
+    await world.submit()
+    await world.settle()
+    runner = await world.runner()
+    await runner.report("canStart")
+    await world.settle()
+    assert [row["won"] for row in await world.rows(t.leases)] == [False]
+
+
 async def test_a_start_is_granted_to_one_machine_alone(world: World) -> None:  # P-05, SC-341
     await world.submit()
     await world.settle()
@@ -137,6 +211,33 @@ async def test_the_runners_token_is_stored_as_a_hash(world: World) -> None:  # S
     async with world.database.transaction(read_only=True) as connection:
         found = await connection.execute(query, {"found": f"%{token}%"})
         assert found.scalar_one() == 0
+
+
+_OVERTAKEN = (
+    sa.update(t.slots).values(current_epoch=2),
+    sa.update(t.attempts).values(
+        stage="Failed", reason="InternalError", finished=sa.func.nodus.now(), exit_code=None
+    ),
+    sa.update(t.leases).values(
+        held=sa.func.tstzrange(sa.func.lower(t.leases.c.held), sa.text("'infinity'"))
+    ),
+)
+"""Each ends what a runner may still believe in: its epoch, its Attempt, its lease."""
+
+
+async def _rows_hit(
+    world: World,
+    statement: sa.Executable,
+    *before: sa.Update,
+    given: dict[str, Any] | None = None,
+) -> int:
+    """Return how many rows a statement writes after others; nothing of it stays."""
+    async with world.database.transaction() as connection:
+        for one in before:
+            await connection.execute(one)
+        done = await connection.execute(statement, given)
+        await connection.rollback()
+    return int(done.rowcount)
 
 
 async def _everything(world: World) -> dict[str, list[object]]:

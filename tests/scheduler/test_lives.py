@@ -130,6 +130,126 @@ async def test_a_program_that_cannot_start_is_the_customers_fault(world: World) 
     await check_quiet(world)
 
 
+async def test_an_image_that_is_not_there_is_charged_and_not_retried(
+    world: World,
+) -> None:  # scenario 13
+    await world.submit(restart={"maxRetries": 0})
+    await world.settle()
+    runner = await world.runner()
+    await runner.report("registered", checks={})
+    await world.settle(42)
+    await runner.report("exited", exitCode=None, error="ImagePullFailed", message="no such image")
+    await world.settle()
+    status = await world.status()
+    assert (status["phase"], status["reason"]) == ("Failed", "ImagePullFailed")
+    assert status["actual"]["costUSD"] == "0.000700"
+    assert "coveredByNodus" not in status["actual"]["segments"]
+    assert set(await world.documents()) == {"0/1"}
+    assert (await world.workload())["outcome"] == "ImagePullFailed"
+    await check_quiet(world)
+
+
+async def test_our_own_fault_is_covered_and_made_good(world: World) -> None:  # scenario 14
+    await world.submit(restart={"maxRetries": 0})
+    await world.settle()
+    runner = await world.runner()
+    await runner.report("registered", checks={})
+    await world.settle(42)
+    await runner.report("exited", exitCode=None, error="InternalError", message="registry down")
+    await world.settle()
+    first = await world.status("0/1")
+    assert (first["phase"], first["reason"]) == ("Failed", "InternalError")
+    assert first["actual"]["costUSD"] == "0.000000"
+    assert first["actual"]["segments"]["coveredByNodus"] == ["Boot"]
+    await world.settle(13)
+    assert await world.stage("0/2") == "Starting"
+    await check(world)
+
+
+async def test_retries_wait_longer_each_time_and_are_counted(world: World) -> None:  # scenario 18
+    await world.submit(restart={"maxRetries": 2})  # SC-105: epochs 1, 2, 3
+    await world.settle()
+    for epoch, shortest, longest in ((1, 8, 12), (2, 16, 24)):  # SC-121: 10, 20 s, a fifth off
+        runner = await world.start(f"0/{epoch}")
+        await runner.report("exited", exitCode=1, signal=None, oom=False)
+        await world.settle()
+        await world.settle(shortest - 1)
+        assert await world.stage(f"0/{epoch + 1}") == "Pending"
+        await world.settle(longest - shortest + 2)
+        assert await world.stage(f"0/{epoch + 1}") == "Starting"
+    runner = await world.start("0/3")
+    await runner.report("exited", exitCode=1, signal=None, oom=False)
+    await world.settle()
+    documents = await world.documents()
+    assert sorted(documents) == ["0/1", "0/2", "0/3"]
+    assert "supersededBy" not in documents["0/3"]["status"]
+    workload = await world.workload()
+    assert (workload["state"], workload["outcome"]) == ("Failed", "CustomerExit")
+    await check_quiet(world)
+
+
+async def test_a_rule_decides_before_the_retries(world: World) -> None:  # scenario 19
+    rules = [{"action": "FailJob", "exitCodes": [42]}]
+    await world.submit(restart={"maxRetries": 5, "rules": rules})
+    await world.settle()
+    runner = await world.start()
+    await runner.report("exited", exitCode=42, signal=None, oom=False)
+    await world.settle()
+    assert set(await world.documents()) == {"0/1"}
+    assert (await world.workload())["state"] == "Failed"
+
+
+async def test_the_exit_is_the_stop_and_teardown_is_billed_after_it(world: World) -> None:  # SC-008
+    await world.submit()
+    await world.settle()
+    runner = await world.start()
+    await world.clock.advance(60)
+    world.fake.deaf_deletes = 3
+    await runner.report("exited", exitCode=0, signal=None, oom=False)
+    await world.settle()
+    shown = await world.status()
+    assert shown["phase"] == "Succeeded"
+    assert shown["timings"]["finishedTime"] == "2026-01-01T00:01:02Z"
+    assert shown["actual"]["segments"]["teardownUSD"] == "0.000000"
+    for _ in range(3):
+        await world.settle(4)
+    ended = await world.status()
+    assert ended["timings"]["finishedTime"] == shown["timings"]["finishedTime"]
+    assert ended["timings"]["deletionProvenTime"] == "2026-01-01T00:01:14Z"
+    assert ended["actual"]["segments"]["teardownUSD"] == "0.000200"
+    assert ended["actual"]["costUSD"] > shown["actual"]["costUSD"]  # SC-509
+    await world.settle(600)
+    assert await world.status() == ended
+    await check_quiet(world)
+
+
+async def test_a_new_price_is_for_new_attempts(world: World) -> None:  # scenario 44, SC-504
+    await world.submit("old")
+    await world.settle()
+    world.fake.offered = [an_offer(rate="0.60")]
+    await world.settle(11)
+    await world.submit("new")
+    await world.settle(1)
+    rates = {
+        one["metadata"]["ownerReferences"][0]["name"]: one["status"]["placement"]["rateUSDPerHour"]
+        for one in await world.all_documents()
+    }
+    assert rates == {"old": "0.06", "new": "0.60"}
+    runner = await world.runner_of("old")
+    await runner.report("registered", checks={})
+    await runner.report("canStart")
+    await world.settle()
+    await runner.report("started")
+    await world.clock.advance(48)
+    await runner.report("exited", exitCode=0, signal=None, oom=False)
+    await world.settle()
+    costs = {
+        one["metadata"]["ownerReferences"][0]["name"]: one["status"]["actual"]["costUSD"]
+        for one in await world.all_documents()
+    }
+    assert costs["old"] == "0.001000"  # 60 s at the old rate
+
+
 async def test_what_nothing_can_match_fails_at_once(world: World) -> None:  # scenario 2
     await world.submit(resources={"accelerators": ["h100"], "count": 1})
     await world.settle()

@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 
+from tests.scheduler.fake_supplier import an_offer
 from tests.scheduler.invariants import check, check_quiet
 from tests.scheduler.world import World
 
@@ -43,6 +44,47 @@ async def test_a_machine_that_failed_is_replaced(world: World) -> None:  # T15, 
     await world.settle()
     assert (await world.workload())["state"] == "Succeeded"
     await check_quiet(world)
+
+
+async def test_a_reclaimed_spot_machine_is_preempted(world: World) -> None:  # scenario 21, SC-012
+    world.fake.offered = [an_offer(spot="0.02")]
+    await world.submit(placement={"interruptible": "Require"})
+    await world.settle()
+    runner = await world.start()
+    await world.clock.advance(58)
+    world.fake.become(runner.intent.key, condition=MachineCondition.FAILED, reclaimed=True)
+    await world.settle(5)
+    first = await world.status("0/1")
+    assert (first["phase"], first["reason"]) == ("Failed", "Preempted")
+    assert first["placement"]["interruptible"] is True
+    assert first["interruption"]["trigger"] == "ProviderEvidence"
+    assert first["actual"]["segments"]["runningUSD"] == "0.000350"  # 63 s at 0.02
+    await check(world)
+
+
+async def test_a_replacement_lost_before_its_start_costs_nothing(
+    world: World,
+) -> None:  # scenario 27
+    await world.submit()
+    await world.settle()
+    runner = await world.start("0/1")
+    world.fake.become(runner.intent.key, condition=MachineCondition.FAILED)
+    await world.settle(5)
+    second = await world.runner("0/2")
+    await second.report("registered", checks={})
+    await world.settle(30)
+    world.fake.become(second.intent.key, condition=MachineCondition.FAILED)
+    await world.settle(5)
+    lost = await world.status("0/2")
+    assert lost["reason"] == "NodeLost"
+    assert lost["actual"]["costUSD"] == "0.000000"
+    assert lost["actual"]["segments"]["coveredByNodus"] == ["Restore"]
+    assert "recoverySeconds" not in (await world.status("0/1"))["interruption"]
+    await world.settle(25)  # SC-121: the second loss within ten minutes waits 20 s
+    await world.start("0/3")
+    recovered = [(await world.status(f"0/{k}"))["interruption"] for k in (1, 2)]
+    assert [one["recoverySeconds"] for one in recovered] == [30 + 5 + 25 + 2, 25 + 2]  # SC-016
+    await check(world)
 
 
 async def test_a_machine_missing_once_is_not_lost(world: World) -> None:  # SC-612, scenario 39

@@ -1,10 +1,13 @@
 """One item that cannot be moved holds up nothing else (SC-606)."""
 
+from dataclasses import replace
+
 import sqlalchemy as sa
 from tests.scheduler.world import World
 
 from nodus_api.scheduler.setbacks import Setbacks
 from nodus_api.storage import tables as t
+from nodus_api.storage.batch import Batch
 
 
 def test_failures_in_a_row_wait_longer_up_to_five_minutes() -> None:
@@ -39,6 +42,28 @@ async def test_a_broken_workload_holds_up_no_other(world: World) -> None:
         await connection.execute(sa.update(t.workloads).where(broken).values(spec=mended))
     await world.settle(60)
     assert len(await world.all_documents()) == 2
+
+
+async def test_a_call_follows_the_commit_of_its_intent_or_is_not_made(
+    world: World,
+) -> None:  # SC-603
+    await world.submit()
+    passes = await world.lead()
+    for step in ("intake", "fill"):
+        await passes.step(step)
+    (row,) = await world.rows(t.attempts)
+    made: list[str] = []
+
+    async def refused(batch: Batch) -> None:
+        record = batch.records[row["no"]]
+        batch.put(replace(record, slot=replace(record.slot, slot="no slot has this name")))
+
+    async def fine(batch: Batch) -> None:
+        pass
+
+    await passes.loop.in_batches("test", [row["no"]], refused, then=lambda: made.append("early"))
+    await passes.loop.in_batches("other", [row["no"]], fine, then=lambda: made.append("after"))
+    assert made == ["after"]
 
 
 async def test_an_attempt_that_fails_in_a_batch_fails_alone(world: World) -> None:

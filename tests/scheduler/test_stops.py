@@ -67,6 +67,25 @@ async def test_a_stop_while_acquiring_waits_for_the_grant(world: World) -> None:
     await check_quiet(world)
 
 
+async def test_a_stop_does_not_wait_for_ever_for_a_grant(world: World) -> None:  # SC-006a, P-28
+    world.fake.starts = MachineCondition.PENDING
+    await world.submit()
+    await world.settle()
+    await world.ask("stop")
+    await world.settle(299)
+    assert await world.stage() == "Acquiring"
+    world.fake.deaf_deletes = 1
+    await world.settle(1)
+    assert await world.stage() == "Acquiring"  # its deletion is not proven yet
+    await world.settle(2)
+    status = await world.status()
+    assert (status["phase"], status["reason"]) == ("Cancelled", "Stopped")
+    assert "billingStartTime" not in status["timings"]
+    assert status["timings"]["deletionProvenTime"] == "2026-01-01T00:05:02Z"
+    assert len(world.fake.creates) == 1
+    await check_quiet(world)
+
+
 async def test_a_stop_while_acquiring_ends_when_absence_is_proven(world: World) -> None:
     world.fake.before = Ambiguous("lost on the way")  # SC-006a, SC-609
     await world.submit()

@@ -5,6 +5,8 @@ from tests.scheduler.invariants import check_quiet
 from tests.scheduler.world import World
 
 from nodus_api.scheduler import Pace
+from nodus_api.storage import tables as t
+from nodus_api.storage.report_store import AT_ONCE
 
 
 @pytest.fixture
@@ -49,6 +51,23 @@ async def test_more_attempts_than_a_batch_are_moved_in_one_pass(world: World) ->
     await world.settle()
     documents = await world.documents()
     assert {one["status"]["phase"] for one in documents.values()} == {"Cancelled"}
+    await check_quiet(world)
+
+
+async def test_a_flood_of_reports_is_applied_in_portions(world: World) -> None:  # SC-606
+    await world.submit()
+    await world.settle()
+    runner = await world.start()
+    applied = runner.n
+    for _ in range(AT_ONCE + 4):
+        await runner.report("heartbeat")
+    assert world.passes is not None
+    await world.passes.step("reports")
+    (lease,) = await world.rows(t.leases)
+    assert lease["last_report"] == applied + AT_ONCE
+    await runner.report("exited", exitCode=0, signal=None, oom=False)
+    await world.settle()
+    assert (await world.status())["phase"] == "Succeeded"
     await check_quiet(world)
 
 

@@ -136,6 +136,10 @@ async def bench(scheduler_database: Database) -> Bench:
     return bench
 
 
+def claimed(record: AttemptRecord, now: datetime) -> AttemptRecord:
+    return record.moved(advance(record.attempt, events.Claimed(at=now, start_deadline=now)))
+
+
 def placed(record: AttemptRecord, now: datetime) -> AttemptRecord:
     """T2 and T3 with one machine intended."""
     snapshot = CatalogSnapshot.of(candidates_of(SMALL, {}))
@@ -247,6 +251,20 @@ async def test_a_second_live_attempt_of_a_slot_is_refused(bench: Bench) -> None:
         await add_second()
     assert refused.value.constraint == "attempts_one_live"
     assert len(await bench.nos()) == 1
+
+
+async def test_a_row_at_another_stage_is_not_moved(bench: Bench) -> None:  # SC-004
+    (no,) = await bench.queued("0")
+
+    async def move_what_has_moved() -> None:
+        async with bench.store.batch(bench.token, [no]) as batch:
+            elsewhere = {"stage": "Placing", "waiting_for": "Capacity"}
+            await batch.connection.execute(sa.update(t.attempts).values(elsewhere))
+            batch.put(claimed(batch.records[no], batch.now))
+
+    with pytest.raises(StorageConflict):
+        await move_what_has_moved()
+    assert (await bench.record(no)).attempt.stage is Stage.PENDING
 
 
 async def test_an_error_leaves_nothing_of_the_batch(bench: Bench) -> None:

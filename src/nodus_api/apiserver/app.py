@@ -232,9 +232,10 @@ def _follow_access(
         return authenticator.still_valid(user) and authorizer.allows(user, info)
 
     def changed() -> None:
-        watches.judge(still_allowed)
+        watches.judge()
         project_watchers.wake()
 
+    watches.allowed = still_allowed
     view.changed = changed
 
 

@@ -165,8 +165,8 @@ class WatchStream:
         closed = self._opened(request, source)
         listener = spawn("watch-disconnect", _until_disconnect(receive, source, out))
         try:
-            await self._send_initial(source, out)
-            await self._send_changes(source, out)
+            if await self._send_initial(source, out):
+                await self._send_changes(source, out)
         finally:
             closed()
             source.close()
@@ -174,16 +174,23 @@ class WatchStream:
 
     # -- initial events --------------------------------------------------------------------
 
-    async def _send_initial(self, source: WatchSource, out: "_Writer") -> None:
+    async def _send_initial(self, source: WatchSource, out: "_Writer") -> bool:
+        """Send the state of the start; return False where the stream had to end before its end.
+
+        Nothing may follow then: whoever resumes from a later revision would miss the rest.
+        """
         initial = source.initial_pieces()
         if initial is None:
             self._last_sent = source.position
-            return
+            return True
         for piece in initial:
+            if source.over is not None:
+                return False
             await self._send_events(out, [(EventType.ADDED, body, rev) for rev, body in piece])
             await give_way()
         if self._options.allow_watch_bookmarks:
             await self._bookmark(out, source.position, ends_initial=True)
+        return True
 
     # -- changes ---------------------------------------------------------------------------
 

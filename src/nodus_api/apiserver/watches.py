@@ -11,6 +11,9 @@ from nodus_api.clock import Clock
 
 STEP_SECONDS = 0.05
 LEAST_PER_SECOND = 200
+_GONE = "the right or the credential is gone"
+
+Allowed = Callable[[User, RequestInfo], bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +28,8 @@ class RunningWatches:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
+        self.allowed: Allowed = lambda _user, _info: True
+        """Whether a user may still watch what a request asked for."""
         self._numbers = itertools.count()
         self._running: dict[int, _Running] = {}
         self._draining = False
@@ -41,17 +46,19 @@ class RunningWatches:
         self._running[number] = _Running(user=request.user, info=request.info, source=source)
         if self._draining:
             source.end("the server stops")
+        elif not self.allowed(request.user, request.info):  # it went while the watch began
+            source.end(_GONE)
 
         def closed() -> None:
             self._running.pop(number, None)
 
         return closed
 
-    def judge(self, allowed: Callable[[User, RequestInfo], bool]) -> None:
+    def judge(self) -> None:
         """End the watches that are no longer allowed."""
         for running in list(self._running.values()):
-            if not allowed(running.user, running.info):
-                running.source.end("the right or the credential is gone")
+            if not self.allowed(running.user, running.info):
+                running.source.end(_GONE)
 
     async def drain(self, seconds: float) -> None:
         """End every watch cleanly, spread over so many seconds but at least 200 a second."""

@@ -53,14 +53,6 @@ class Selector:
                 return requirement.value
         return None
 
-    def without(self, fields: Collection[str]) -> "Selector":
-        """Return the terms on other fields than these."""
-        return Selector(requirements=tuple(r for r in self.requirements if r.field not in fields))
-
-    def only(self, fields: Collection[str]) -> "Selector":
-        """Return the terms on these fields."""
-        return Selector(requirements=tuple(r for r in self.requirements if r.field in fields))
-
     def check(self, supported: Collection[str]) -> None:
         """Raise BadRequest for the first field that cannot be selected by (LW-098)."""
         for requirement in self.requirements:

@@ -1,7 +1,7 @@
 """What a list or watch asks for: decoded, defaulted, validated (LW-080 to LW-092)."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from nodus_api.metav1 import fields, labels, shards
 from nodus_api.metav1.errors import BadRequest, FieldError, Invalid
@@ -41,8 +41,6 @@ class ListOptions:
     send_initial_events: bool | None = None
     allow_watch_bookmarks: bool = False
     timeout_seconds: int = 0
-    values: Mapping[str, str] = field(default_factory=dict)
-    """All query values, for what belongs to a form of answer (includeObject, pretty)."""
 
     @classmethod
     def parse(
@@ -123,7 +121,6 @@ class ListOptions:
             send_initial_events=boolean(values, "sendInitialEvents"),
             allow_watch_bookmarks=boolean(values, "allowWatchBookmarks") is True,
             timeout_seconds=max(seconds, 0),
-            values=values,
         )
 
 

@@ -25,6 +25,8 @@ STDOUT = "stdout.log"
 STDERR = "stderr.log"
 LOG = "runner.log"
 """The runner's own log."""
+RECORDS = (INTENT, IDENTITY, SPAWNED, EXIT, DELETING)
+"""What the supplier reads of a machine."""
 WORK = "work"
 """Where the program starts if its spec names no directory."""
 CHANNEL = "channel"

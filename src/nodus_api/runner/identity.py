@@ -102,6 +102,6 @@ def _read(path: Path) -> Identity | None:
             boot_id=str(record["bootId"]),
             started_at=datetime.fromisoformat(record["startedAt"]),
         )
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         return None  # the program could write the file too
     return identity if identity.pid > 1 and identity.started_at.tzinfo is not None else None

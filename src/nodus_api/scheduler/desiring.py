@@ -19,6 +19,7 @@ from nodus_api.kernel.naming import attempt_name
 from nodus_api.kernel.replacement import resumption, workload_end
 from nodus_api.kernel.spec import WorkloadSpec
 from nodus_api.kernel.vocabulary import (
+    MachineState,
     Reason,
     SlotState,
     Stage,
@@ -197,7 +198,10 @@ def end_unstarted(record: AttemptRecord, now: datetime) -> AttemptRecord:
     attempt = record.attempt
     if attempt.drain is None:
         return record
-    never_asked = all(one.machine.tries == 0 for one in record.held)
+    never_asked = all(
+        one.machine.state is MachineState.REQUESTED and one.machine.tries == 0
+        for one in record.held
+    )
     not_granted = not any(one.lease.won for one in record.held)
     acquiring = attempt.stage is Stage.ACQUIRING and never_asked
     starting = attempt.stage is Stage.STARTING and not_granted

@@ -14,6 +14,7 @@ from nodus_api.kernel.vocabulary import Reason, Stage, Trigger
 from nodus_api.scheduler.acquiring import give_up
 from nodus_api.scheduler.context import LoopContext
 from nodus_api.scheduler.desiring import end_unstarted
+from nodus_api.scheduler.settling import release_machines
 from nodus_api.storage import due
 from nodus_api.storage.batch import Batch
 from nodus_api.storage.machine_store import Sighting
@@ -62,6 +63,8 @@ def _overdue(record: AttemptRecord, now: datetime) -> AttemptRecord:
         attempt, now, limit_at=record.work.limit_at, limits=Limits(max_duration=_longest(spec))
     )
     if what is None:
+        if _waits_in_vain(record, now):
+            record = release_machines(record, now)
         return end_unstarted(record, now)
     log.info("a limit has passed", extra={"attempt": attempt.name, "limit": what.value})
     match what:
@@ -90,6 +93,16 @@ def _overdue(record: AttemptRecord, now: datetime) -> AttemptRecord:
             return record.moved(advance(attempt, over))
         case Overdue.NOTICE:
             return record.moved(advance(attempt, events.NoticeCleared(at=now)))
+
+
+def _waits_in_vain(record: AttemptRecord, now: datetime) -> bool:
+    """Whether a stop still waits for a grant when the time for acquiring is over (SC-006a).
+
+    The machine is deleted then; the proof that it is gone ends the Attempt.
+    """
+    limit, attempt = record.work.limit_at, record.attempt
+    acquiring = attempt.stage is Stage.ACQUIRING and attempt.drain is not None
+    return acquiring and limit is not None and now >= limit
 
 
 def _longest(spec: WorkloadSpec) -> timedelta | None:

@@ -89,6 +89,7 @@ class CatalogStore:
         """
         async with self._database.transaction() as connection:
             await fence(connection, token)
+            before = await self._rooms(connection)
             await _write(connection, _upsert_classes(), [_class_row(one) for one in classes])
             rows = [self._offer_row(one) for one in offers]
             numbers = await self._write_offers(connection, rows)
@@ -111,12 +112,9 @@ class CatalogStore:
                 for market in Market
                 if market is Market.ON_DEMAND or offer.cost_spot is not None
             ]
-            before = await read_stats(connection, numbers)
             await _write(connection, _seen(), seen)
-        return any(
-            _has_more_room(offer, before.get((no, Market.ON_DEMAND)))
-            for no, offer in zip(numbers, offers, strict=True)
-        )
+            after = await self._rooms(connection)
+        return any(no not in before or _more(room, before[no]) for no, room in after.items())
 
     async def load(self) -> tuple[list[OfferingClass], list[Offer]]:
         """Return the classes not retired, and the supplier's offers with their statistics."""
@@ -131,6 +129,21 @@ class CatalogStore:
         return [_class(row) for row in classes], [
             _offer(row, known.get(row["no"], {})) for row in offers
         ]
+
+    async def _rooms(self, connection: AsyncConnection) -> dict[int, int | None]:
+        """Return how many machines each offer has to give, as far as is known, by its number.
+
+        What a look may not have seen counts as taken until the next: so an offer gains room even
+        if it names the same number twice.
+        """
+        offers = _offers(self._supplier).subquery()
+        stats = t.offering_stats.c
+        room = stats.available - offers.c.requested_since
+        query = sa.select(offers.c.no, room.label("room")).outerjoin(
+            t.offering_stats,
+            sa.and_(stats.offer == offers.c.no, stats.market == Market.ON_DEMAND.value),
+        )
+        return {row.no: row.room for row in await connection.execute(query)}
 
     async def _write_offers(
         self, connection: AsyncConnection, rows: Sequence[Mapping[str, Any]]
@@ -161,10 +174,8 @@ class CatalogStore:
         }
 
 
-def _has_more_room(offer: Offer, before: OfferStats | None) -> bool:
-    if before is None or before.available is None:
-        return before is None
-    return offer.available is None or offer.available > before.available
+def _more(room: int | None, before: int | None) -> bool:
+    return before is not None and (room is None or room > before)
 
 
 async def read_stats(

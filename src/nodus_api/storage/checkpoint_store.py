@@ -33,6 +33,8 @@ class Verdict(StrEnum):
     """It is the slot's, with that seq and that checksum; a replay is told so again."""
     PENDING = "Pending"
     """It may be committed: nothing has that seq yet, and what comes before it is here."""
+    KEPT = "Kept"
+    """The same, and the loop has its report already: a repeat adds nothing."""
     REFUSED = "Refused"
     """It never will be: another one has that seq, or one before it is missing."""
 
@@ -149,11 +151,15 @@ async def verdict_on(
     """
     seq, sha256 = int(body["seq"]), bytes.fromhex(body["sha256"])
     kept, waiting = t.checkpoints.c, t.runner_reports.c
-    before = sa.exists().where(
+    queued = sa.exists().where(
         waiting.machine == t.leases.c.machine,
         waiting.fence == t.leases.c.fence,
         waiting.kind == "checkpoint",
-        waiting.body["seq"].as_integer() == seq - 1,
+    )
+    before = queued.where(waiting.body["seq"].as_integer() == seq - 1)
+    itself = queued.where(
+        waiting.body["seq"].as_integer() == seq,
+        waiting.body["sha256"].as_string() == body["sha256"],
     )
     query = (
         sender.outerjoin(
@@ -166,11 +172,14 @@ async def verdict_on(
         )
         .add_columns(t.slots.c.last_seq, t.leases.c.won, kept.sha256)
         .add_columns(before.correlate(t.leases).label("follows"))
+        .add_columns(itself.correlate(t.leases).label("waits"))
     )
     row = (await connection.execute(query)).one()
     if row.sha256 is not None:
         return Verdict.COMMITTED if row.sha256 == sha256 else Verdict.REFUSED
     next_seq = row.last_seq + 1
+    if row.waits:
+        return Verdict.KEPT
     if row.won and (seq == next_seq or (seq > next_seq and row.follows)):
         return Verdict.PENDING
     return Verdict.REFUSED

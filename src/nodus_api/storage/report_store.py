@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cache
 from typing import Any
 from uuid import UUID
 
@@ -14,9 +15,12 @@ from nodus_api.storage import tables as t
 from nodus_api.storage.checkpoint_store import Verdict, verdict_on
 from nodus_api.storage.engine import Database
 from nodus_api.storage.records import Report
-from nodus_api.storage.statements import database_now
+from nodus_api.storage.statements import bigints, database_now
 
 ON_MACHINES = ("Acquiring", "Starting", "Running")
+
+AT_ONCE = 256
+"""So many reports of one machine are applied in one transaction; the rest waits for the next."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,27 +92,34 @@ async def waiting_reports(
 ) -> dict[int, list[Report]]:
     """Return the waiting reports of machines that Attempts hold, in order of n, by machine.
 
-    Uses the primary key of `runner_reports`.
+    At most `AT_ONCE` a machine: one that floods us must not hold up the others' pass.
     """
-    query = (
-        sa.select(t.runner_reports)
-        .join(
-            t.leases,
-            sa.and_(
-                t.leases.c.machine == t.runner_reports.c.machine,
-                t.leases.c.fence == t.runner_reports.c.fence,
-            ),
-        )
-        .where(t.leases.c.attempt == sa.any_(sa.bindparam("nos", attempts, type_=_BIGINTS)))
-        .order_by(t.runner_reports.c.machine, t.runner_reports.c.fence, t.runner_reports.c.n)
-    )
     found: dict[int, list[Report]] = {}
-    for row in (await connection.execute(query)).mappings():
+    for row in (await connection.execute(_waiting(), {"nos": attempts})).mappings():
         found.setdefault(row["machine"], []).append(Report(**row))
     return found
 
 
-_BIGINTS = postgresql.ARRAY(sa.BigInteger)
+@cache
+def _waiting() -> sa.Select[Any]:
+    """The first reports of each lease of the Attempts :nos. Primary key of `runner_reports`."""
+    first = (
+        sa.select(t.runner_reports)
+        .where(
+            t.runner_reports.c.machine == t.leases.c.machine,
+            t.runner_reports.c.fence == t.leases.c.fence,
+        )
+        .order_by(t.runner_reports.c.n)
+        .limit(AT_ONCE)
+        .lateral("first")
+    )
+    return (
+        sa.select(first)
+        .select_from(t.leases)
+        .join(first, sa.true())
+        .where(t.leases.c.attempt == sa.any_(bigints("nos")))
+        .order_by(first.c.machine, first.c.fence, first.c.n)
+    )
 
 
 def _current() -> sa.ColumnElement[bool]:

@@ -7,22 +7,33 @@ from collections.abc import Awaitable, Callable
 
 from nodus_api.clock import Clock
 from nodus_api.tasks import end, spawn
+from nodus_api.watchcache.errors import FeedUnavailable
 
 WAIT_SECONDS = 3.0
 """How long a read waits for the cache to reach a revision (LW-103)."""
 
 
 class Head:
-    """The head of the log; one query serves all that asked before it was sent."""
+    """The head of the log; one query serves all that asked before it was sent.
 
-    def __init__(self, query: Callable[[], Awaitable[int]]) -> None:
+    A server that takes the query and says nothing, as a frozen one does, is out of reach as well:
+    a query is given up after `seconds`, so nobody waits longer than for two of them.
+    """
+
+    def __init__(
+        self, query: Callable[[], Awaitable[int]], *, seconds: float = WAIT_SECONDS
+    ) -> None:
         """`query` asks Postgres for `max(rev)`."""
         self._query = query
+        self._seconds = seconds
         self._next: asyncio.Future[int] | None = None
         self._asking: asyncio.Task[None] | None = None
 
     async def ask(self) -> int:
-        """Return a head read after this call; what the query raises is raised to each caller."""
+        """Return a head read after this call; what the query raises is raised to each caller.
+
+        Raises FeedUnavailable if there is no answer in time.
+        """
         if self._next is None:
             self._next = asyncio.get_running_loop().create_future()
             if self._asking is None or self._asking.done():
@@ -34,10 +45,14 @@ class Head:
         while self._next is not None:
             waiting, self._next = self._next, None
             try:
-                head = await self._query()
+                async with asyncio.timeout(self._seconds):
+                    head = await self._query()
             except asyncio.CancelledError:
                 waiting.cancel()
                 raise
+            except TimeoutError:
+                waiting.set_exception(FeedUnavailable())
+                waiting.exception()
             except Exception as error:  # noqa: BLE001  handed to the callers, who translate it
                 waiting.set_exception(error)
                 waiting.exception()  # seen here too, should every caller be gone

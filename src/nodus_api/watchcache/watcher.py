@@ -67,6 +67,7 @@ class Watcher:
         self._documents = documents
         self._chosen = chosen
         self._caught_up = False
+        self._skipped = False
         self._woken: asyncio.Future[None] | None = None
         self._signalled = False
 
@@ -104,6 +105,14 @@ class Watcher:
             self.over = why
         self.wake()
 
+    def skip(self, why: str) -> None:
+        """End the stream where it stands: its position is of no history, and must not move on.
+
+        A bookmark of the marker would let the client keep what it saw of the lost history.
+        """
+        self._skipped = True
+        self.end(why)
+
     def close(self) -> None:
         """Take the watcher out; called once by the stream that owns it."""
         self._watchers.remove(self)
@@ -135,6 +144,8 @@ class Watcher:
                 return deliveries
 
     def _next(self) -> Sequence[Event]:
+        if self._skipped:
+            raise WatchOver("an epoch skipped the revision")
         log = self._contents.history.of(self.scope)
         if self.position < log.dropped:
             raise WatchOver("the watch left the history")
@@ -235,7 +246,7 @@ class Watchers:
         """End the watches that wait at a revision that an epoch skipped (storage.md section 8)."""
         for watcher in self.all():
             if low < watcher.position < high:
-                watcher.end("an epoch skipped the revision")
+                watcher.skip("an epoch skipped the revision")
 
     def wake_at(self, due: float, watcher: Wakeable) -> None:
         """Wake a watcher, of this cache or another, at a moment of the monotonic clock."""

@@ -23,9 +23,13 @@ def condemn(directories: WorkDirectories, key: str, now: datetime) -> datetime |
     """Begin a deletion and return since when it is under way; the caller holds the lock.
 
     SIGTERM is sent by the call that begins it, and by no later one. None if there is no machine:
-    then a tombstone stands for it, so that a create that is still on its way finds it.
+    then a tombstone stands for it, so that a create that is still on its way finds it. One whose
+    program has removed its own directory is killed.
     """
+    directories.open_up(key)
     if not directories.exists(key):
+        Processes(directories.path(key)).kill()
+        directories.discard(key)
         directories.bury(key, None)
         return None
     since = directories.condemn(key, now)
@@ -53,6 +57,7 @@ async def delete_machine(
     if group is not None:
         cgroups.remove(group)
     directories.bury(key, clock.now())
+    await empty_trash(directories, key)  # of an earlier directory that came back
     directories.discard(key)
     await empty_trash(directories, key)
 

@@ -21,7 +21,7 @@ class Processes:
     def __init__(self, directory: Path) -> None:
         intent = read_json(directory / INTENT) or {}
         group = intent.get("cgroup")
-        self.cgroup = Path(group) if group else None
+        self.cgroup = Path(group) if group and isinstance(group, str) else None
         self.identity: Identity | None = read_identity(directory) or read_spawned(directory)
         self._unclaimed = [] if self.identity else _runners_of(directory)
 

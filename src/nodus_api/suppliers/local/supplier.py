@@ -110,7 +110,13 @@ class LocalSupplier:
             return None
         directory = self._directories.path(key)
         with _translated():
-            view = machine_view(directory, self._clock.now())
+            if not self._directories.exists(key):
+                return None
+            try:
+                view = machine_view(directory, self._clock.now())
+            except PermissionError:
+                self._directories.open_up(key)
+                view = machine_view(directory, self._clock.now())
             if view is not None and view.condition is MachineCondition.PENDING:
                 self._spawn_if_needed(key)
                 view = machine_view(directory, self._clock.now())
@@ -142,7 +148,7 @@ class LocalSupplier:
             return
         directory = self._directories.path(handle)
         with _translated():
-            runner = Processes(directory).runner()
+            runner = Processes(directory).runner() if self._directories.exists(handle) else None
             if runner is None or read_identity(directory) is None:
                 return  # before its claim it does not listen: a signal would kill it
         grace = None if order.grace is None else round(order.grace.total_seconds() * 1000)

@@ -78,7 +78,7 @@ def exit_record(value: dict[str, Any] | None) -> ExitRecord | None:
             message=str(value["message"]),
             error=None if value["error"] is None else str(value["error"]),
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         logger.warning("a final report cannot be read", extra={"cause": str(error)})
         return None
 

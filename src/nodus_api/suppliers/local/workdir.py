@@ -1,9 +1,11 @@
 """Where a machine's files lie, and how a work directory comes and goes in one step each."""
 
+import itertools
 import json
 import os
 import re
 import shutil
+import stat
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -50,12 +52,15 @@ class WorkDirectories:
         return self.root / key
 
     def exists(self, key: str) -> bool:
-        """Whether the machine's directory is there; raises OSError if that cannot be known."""
-        return self.valid(key) and _there(self.path(key))
+        """Whether the machine's directory is there; raises OSError if that cannot be known.
+
+        A file or a link in its place was put there by the program, and leads elsewhere.
+        """
+        return self.valid(key) and _is_directory(self.path(key))
 
     def remains(self, key: str) -> bool:
         """Whether the directory or a part of it is there; raises OSError if not known."""
-        return self.exists(key) or _there(self.root / _TRASH / key)
+        return _there(self.path(key)) or _there(self.root / _TRASH / key)
 
     def machines(self) -> list[str]:
         """Return the keys of all machines, in order."""
@@ -81,6 +86,9 @@ class WorkDirectories:
         trash = self.root / _TRASH / key
         while _there(trash):
             try:
+                if not _is_directory(trash):
+                    trash.unlink()
+                    continue
                 shutil.rmtree(trash)
             except FileNotFoundError:
                 continue  # another deletion is at the same tree
@@ -88,6 +96,20 @@ class WorkDirectories:
                 for folder, _, _ in os.walk(trash):
                     Path(folder).chmod(0o700)
                 shutil.rmtree(trash)
+            except RecursionError:
+                _flatten(trash)
+
+    def open_up(self, key: str) -> None:
+        """Give a work directory back to its owner, which is us: its program may have closed it."""
+        directory = self.path(key)
+        with suppress(FileNotFoundError, NotADirectoryError):
+            if not _is_directory(directory):
+                return
+            directory.chmod(0o700)
+            for name in files.RECORDS:
+                with suppress(FileNotFoundError):
+                    if not (directory / name).is_symlink():
+                        (directory / name).chmod(0o600)
 
     def condemn(self, key: str, at: datetime) -> datetime:
         """Mark a machine as being deleted; return since when it is."""
@@ -96,8 +118,7 @@ class WorkDirectories:
             descriptor = os.open(mark, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with open(descriptor, "w", encoding="ascii") as file:
                 json.dump({"at": at.isoformat()}, file)
-        record = read_json(mark)
-        return datetime.fromisoformat(record["at"]) if record else at
+        return _moment(mark, "at") or at
 
     def condemned(self, key: str) -> bool:
         """Whether the machine's deletion has begun."""
@@ -113,11 +134,8 @@ class WorkDirectories:
 
     def tombstone(self, key: str) -> Tombstone | None:
         """Return the tombstone of a key, None if it was never deleted, or long ago."""
-        record = read_json(self.root / _TOMBSTONES / key)
-        if record is None:
-            return None
-        stamp = record.get("goneAt")
-        return Tombstone(gone_at=datetime.fromisoformat(stamp) if stamp else None)
+        path = self.root / _TOMBSTONES / key
+        return Tombstone(gone_at=_moment(path, "goneAt")) if _there(path) else None
 
     def forget(self, now: datetime) -> None:
         """Remove the tombstones that are older than a day."""
@@ -126,6 +144,57 @@ class WorkDirectories:
             with suppress(FileNotFoundError):
                 if entry.stat().st_mtime < oldest:
                     os.unlink(entry.path)
+
+
+def _flatten(top: Path) -> None:
+    """Lift every folder of a tree to right below its top; files go on the way.
+
+    For trees too deep for a recursion or a path. By descriptors, which no link leads astray.
+    """
+    names = itertools.count()
+    above = os.open(top, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        waiting = _folders(above)
+        while waiting:
+            folder = os.open(
+                waiting.pop(), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=above
+            )
+            try:
+                for name in _folders(folder):
+                    lifted = f"{top.name}.{next(names)}"
+                    os.rename(name, lifted, src_dir_fd=folder, dst_dir_fd=above)
+                    waiting.append(lifted)
+            finally:
+                os.close(folder)
+    finally:
+        os.close(above)
+
+
+def _folders(descriptor: int) -> list[str]:
+    """Return the folders in a folder, and remove what else is in it."""
+    found = []
+    for name in os.listdir(descriptor):
+        if stat.S_ISDIR(os.lstat(name, dir_fd=descriptor).st_mode):
+            found.append(name)
+        else:
+            os.unlink(name, dir_fd=descriptor)
+    return found
+
+
+def _moment(path: Path, name: str) -> datetime | None:
+    """Return the moment that a record holds; None if it holds none."""
+    try:
+        moment = datetime.fromisoformat((read_json(path) or {})[name])
+    except (KeyError, TypeError, ValueError):
+        return None
+    return moment if moment.tzinfo is not None else None
+
+
+def _is_directory(path: Path) -> bool:
+    try:
+        return stat.S_ISDIR(os.lstat(path).st_mode)
+    except FileNotFoundError:
+        return False
 
 
 def _there(path: Path) -> bool:
