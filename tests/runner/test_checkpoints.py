@@ -336,3 +336,27 @@ async def test_a_checkpoint_that_is_not_what_was_stored_is_unavailable(  # SC-14
     assert bench.exit_json()["error"] == "CheckpointUnavailable"
     assert bench.server.kinds() == ["registered", "exited"]
     assert not (bench.root / "started").exists()
+
+
+async def test_a_stop_before_the_checkpoint_is_fetched_means_no_start(  # T17
+    bench: Bench, saved: tuple[Path, str]
+) -> None:
+    path, checksum = saved
+
+    def stop_first(report: Report) -> Reply:
+        orders = [{"kind": "stop", "graceMs": 1000}] if report["kind"] == "registered" else []
+        return 200, {"orders": orders, "granted": True, "lastSeq": 4}
+
+    bench.server.policy = stop_first
+    bench.prepare(
+        *("/usr/bin/touch", str(bench.root / "started")),
+        checkpoints=str(store(bench)),
+        restore={"uri": path.as_uri(), "sha256": checksum},
+    )
+    await bench.run()
+
+    exited = await bench.server.wait_for("exited")
+
+    assert (exited["exitCode"], exited["error"]) == (None, None)
+    assert await bench.finished() == 0
+    assert not (bench.root / "started").exists()

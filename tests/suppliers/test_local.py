@@ -572,3 +572,26 @@ def intent_file(fleet: LocalFleet, key: str) -> Path:
 
 def stat_mode(path: Path) -> int:
     return path.stat().st_mode & 0o777
+
+
+async def test_checkpoints_outlive_their_machine_and_half_copies_do_not(  # SC-126
+    fleet: LocalFleet,
+) -> None:
+    await fleet.supplier.create(an_intent("saver", *shell("exec sleep 60")))
+    epoch = fleet.root / "machines" / "checkpoints" / str(WORKLOAD) / "0" / "1"
+    for name in ("1", ".saver-2", ".other-1"):
+        (epoch / name / "inner").mkdir(parents=True)
+
+    await fleet.supplier.delete("saver")
+
+    assert (await fleet.supplier.prove_deleted("saver")).verdict is Verdict.GONE
+    assert sorted(path.name for path in epoch.iterdir()) == [".other-1", "1"]
+    assert [view async for view in fleet.supplier.list_owned(INSTALLATION)] == []
+
+
+async def test_no_machine_can_take_the_place_of_the_checkpoints(fleet: LocalFleet) -> None:
+    with pytest.raises(Invalid):
+        await fleet.supplier.create(an_intent("checkpoints", "true"))
+    await fleet.supplier.delete("checkpoints")
+    assert (await fleet.supplier.prove_deleted("checkpoints")).verdict is Verdict.GONE
+    assert (fleet.root / "machines" / "checkpoints").parent.is_dir()
