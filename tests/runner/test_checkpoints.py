@@ -190,6 +190,29 @@ async def test_the_last_checkpoint_of_a_program_comes_before_its_end(bench: Benc
     assert kept(bench) == ["1"]
 
 
+async def test_the_end_is_kept_back_until_the_last_commit(bench: Bench) -> None:  # SC-644
+    slot = bench.server.policy = Ledger(committing=False)
+    side = await a_program(bench)
+    side.say(checkpoint={"dir": str(a_state(bench.root / "state"))})
+    await bench.server.wait_for("checkpoint")
+    (bench.root / "go").touch()
+    await bench.until(lambda: not program_lives(bench))
+
+    repeats = bench.server.kinds().count("checkpoint")
+    await bench.server.wait_for("checkpoint", count=repeats + 2)
+    assert not (bench.directory / files.EXIT).exists()
+    slot.committing = True
+    await bench.server.wait_for("exited")
+
+    assert side.committed() == "1"
+    assert bench.exit_json()["exitCode"] == 0
+
+
+def program_lives(bench: Bench) -> bool:
+    """Whether anything but the runner itself lives."""
+    return bench.live() != [bench.runners[0].pid]
+
+
 async def test_an_end_does_not_wait_long_for_a_server_that_is_away(bench: Bench) -> None:
     bench.server.policy = Ledger()
     side = await a_program(bench)

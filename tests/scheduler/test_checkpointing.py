@@ -340,6 +340,56 @@ async def test_an_unavailable_checkpoint_is_passed_over(world: World) -> None:  
     assert documents["0/1"]["status"]["checkpoints"] == {"count": 2, "lastSeq": 2}
 
 
+async def test_the_loss_of_a_checkpoint_may_touch_an_epoch_long_over(world: World) -> None:
+    runner = await a_runner(world)  # SC-141
+    await save(world, runner, 1)
+    await lose(world, "0/1")
+    await world.start("0/2")
+    await lose(world, "0/2")
+    await world.settle(30)  # SC-121: the second loss in ten minutes waits
+    third = await world.runner("0/3")
+    await third.report("registered", checks={}, pullMs=0)
+    await world.settle(1)
+
+    await third.report("exited", exitCode=None, error="CheckpointUnavailable", message="gone")
+    await world.settle(1)
+
+    assert (await world.status("0/3"))["reason"] == "CheckpointUnavailable"
+    assert [row["deleted"] is not None for row in await world.rows(t.checkpoints)] == [True]
+
+
+async def test_the_loop_itself_leaves_a_hole_and_a_loser_alone(world: World) -> None:  # SC-142
+    runner = await a_runner(world)
+    body = {"bytes": 7, "uri": "file:///x", "sha256": SHA}
+    (lease,) = await world.rows(t.leases)
+    now = world.clock.now()
+    kept = [
+        {
+            "machine": lease["machine"],
+            "fence": lease["fence"],
+            "n": n,
+            "kind": "checkpoint",
+            "event_at": now,
+            "received": now,
+            "body": body | {"seq": seq},
+        }
+        for n, seq in ((101, 3), (102, 1), (103, 1), (104, 3), (105, 2))
+    ]
+    async with world.database.transaction() as connection:
+        await connection.execute(sa.insert(t.runner_reports), kept)
+    await world.settle()
+    assert [row["seq"] for row in await world.rows(t.checkpoints)] == [1, 2]
+    assert await world.stage() == "Running"
+    async with world.database.transaction() as connection:
+        await connection.execute(sa.update(t.leases).values(won=False))
+        await connection.execute(sa.insert(t.runner_reports), [kept[0] | {"n": 106}])
+    await world.settle()
+    assert len(await world.rows(t.checkpoints)) == 2
+    async with world.database.transaction() as connection:
+        await connection.execute(sa.update(t.leases).values(won=True))
+    assert (await runner.report("heartbeat", n=107)) is not None
+
+
 async def test_a_commit_obeys_the_order_to_save(world: World) -> None:  # SC-641
     runner = await a_runner(world)
     stop = {"kind": "stop", "graceMs": 1000}

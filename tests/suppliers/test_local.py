@@ -521,13 +521,19 @@ def half_made(fleet: LocalFleet, intent: MachineIntent) -> None:
 
 
 async def a_runner(directory: Path) -> asyncio.subprocess.Process:
-    """Spawn a runner that nobody has recorded."""
-    return await asyncio.create_subprocess_exec(
+    """Spawn a runner that nobody has recorded; it can be found by its arguments."""
+    runner = await asyncio.create_subprocess_exec(
         sys.executable,
         *("-P", "-m", "nodus_api.runner", str(directory)),
         env={"PATH": os.environ["PATH"], "PYTHONPATH": SOURCE},
         start_new_session=True,
     )
+
+    async def named() -> bool:  # the kernel shows them a moment after the exec is known
+        return b"nodus_api.runner" in content(Path(f"/proc/{runner.pid}/cmdline"))
+
+    await eventually(named)
+    return runner
 
 
 _LOOP = """
