@@ -108,19 +108,23 @@ class AsgiClient:
                     stream.response.body += part
             return stream.response
 
-    @asynccontextmanager
-    async def open(
-        self,
-        method: str,
-        target: str,
-        *,
-        headers: dict[str, str] | None = None,
-        body: bytes = b"",
-    ) -> AsyncIterator[Stream]:
-        """Send a request and give its response once it has started; leaving disconnects."""
+    async def abandon(self, method: str, target: str, **headers: str) -> list[Message]:
+        """Leave in the middle of a request's body; return what was still sent."""
+        inbox: asyncio.Queue[Message] = asyncio.Queue()
+        inbox.put_nowait({"type": "http.request", "body": b"{", "more_body": True})
+        inbox.put_nowait({"type": "http.disconnect"})
+        sent: list[Message] = []
+
+        async def send(message: Message) -> None:
+            sent.append(message)
+
+        await self._app(self._scope(method, target, headers), inbox.get, send)
+        return sent
+
+    def _scope(self, method: str, target: str, headers: dict[str, str] | None) -> dict[str, Any]:
         path, _, query = target.partition("?")
         sent = self._headers | {k.replace("_", "-").lower(): v for k, v in (headers or {}).items()}
-        scope = {
+        return {
             "type": "http",
             "http_version": "1.1",
             "method": method,
@@ -134,6 +138,18 @@ class AsgiClient:
             "server": ("127.0.0.1", 8443),
             "state": {STATE_KEY: Peer(address=self._address, abort=self._aborted)},
         }
+
+    @asynccontextmanager
+    async def open(
+        self,
+        method: str,
+        target: str,
+        *,
+        headers: dict[str, str] | None = None,
+        body: bytes = b"",
+    ) -> AsyncIterator[Stream]:
+        """Send a request and give its response once it has started; leaving disconnects."""
+        scope = self._scope(method, target, headers)
         inbox: asyncio.Queue[Message] = asyncio.Queue()
         inbox.put_nowait({"type": "http.request", "body": body, "more_body": False})
         started: asyncio.Future[Response] = asyncio.get_running_loop().create_future()

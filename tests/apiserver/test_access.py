@@ -44,7 +44,7 @@ def test_a_bearer_token_is_the_second_word(header: str | None, token: str | None
     assert bearer_token(header) == token
 
 
-async def test_no_credential_is_401(replica: Replica) -> None:  # AS-055
+async def test_no_credential_is_401(replica: Replica) -> None:  # AS-055, LW-186
     got = await replica.stranger.get(N)
 
     found = status_of(got)

@@ -76,6 +76,17 @@ async def test_a_review_that_grows_while_it_comes(replica: Replica) -> None:  # 
     assert got.status == 413
 
 
+async def test_a_client_that_leaves_within_its_body_is_no_fault_of_ours(
+    replica: Replica, caplog: pytest.LogCaptureFixture
+) -> None:  # AS-094
+    path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    sent = await replica.admin.abandon("POST", path, **{"content-type": "application/json"})
+
+    assert sent[0]["status"] == 400
+    assert [one.message for one in caplog.records if one.levelname == "ERROR"] == []
+    assert (replica.admin.aborts, replica.app.in_flight.requests) == (0, 0)
+
+
 async def test_a_url_is_bounded(replica: Replica) -> None:  # AS-089
     got = await replica.admin.get(f"{N}?x={'y' * 33_000}")
 

@@ -23,7 +23,9 @@ def message(got: Any) -> tuple[int, str, str]:
     return got.status, status["reason"], status["message"]
 
 
-async def test_a_list_for_curl_is_indented(replica: Replica) -> None:  # LW C-01
+async def test_a_list_for_curl_is_indented(
+    replica: Replica,
+) -> None:  # LW C-01, LW-001, LW-004, LW-130
     got = await replica.admin.get(N, user_agent="curl/8.0")
 
     found = body(got)
@@ -64,7 +66,9 @@ async def test_an_indented_list_says_what_the_compact_one_says(
     assert indented.body == orjson.dumps(orjson.loads(compact.body), option=options)
 
 
-async def test_a_list_of_all_projects_is_in_byte_order(replica: Replica) -> None:  # LW C-04
+async def test_a_list_of_all_projects_is_in_byte_order(
+    replica: Replica,
+) -> None:  # LW C-04, LW-002, LW-106
     items = body(await replica.admin.get(A))["items"]
 
     keys = [(i["metadata"]["namespace"], i["metadata"]["name"]) for i in items]
@@ -72,7 +76,9 @@ async def test_a_list_of_all_projects_is_in_byte_order(replica: Replica) -> None
     assert keys == sorted(keys)
 
 
-async def test_a_project_without_attempts_is_an_empty_list(replica: Replica) -> None:  # LW C-07
+async def test_a_project_without_attempts_is_an_empty_list(
+    replica: Replica,
+) -> None:  # LW C-07, LW-015
     got = await replica.admin.get("/apis/nodus.dev/v1/namespaces/ghost/attempts")
 
     assert (got.status, body(got)["items"]) == (200, [])

@@ -32,7 +32,9 @@ async def test_an_attempt(replica: Replica) -> None:  # LW C-05
     assert str(UUID(got.headers["audit-id"])) == got.headers["audit-id"]
 
 
-async def test_an_attempt_that_is_not_there(replica: Replica) -> None:  # LW C-06
+async def test_an_attempt_that_is_not_there(
+    replica: Replica,
+) -> None:  # LW C-06, LW-003, LW-182, LW-188
     got = await replica.admin.get(f"{N}/nope")
 
     found = status_of(got)
@@ -45,7 +47,9 @@ async def test_an_attempt_that_is_not_there(replica: Replica) -> None:  # LW C-0
 
 
 @pytest.mark.parametrize("target", [f"{N}/", f"//{N[1:]}", f"{N}///"])
-async def test_slashes_at_the_ends_do_not_matter(replica: Replica, target: str) -> None:  # C-08
+async def test_slashes_at_the_ends_do_not_matter(
+    replica: Replica, target: str
+) -> None:  # LW C-08, LW-013
     got = await replica.admin.get(target)
 
     assert (got.status, len(names(got.body))) == (200, 12)
@@ -66,7 +70,7 @@ async def test_a_head_is_a_get_without_a_body(replica: Replica, target: str) -> 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
 async def test_nothing_is_written_in_a_collection(
     replica: Replica, target: str, method: str
-) -> None:  # LW C-10, C-11
+) -> None:  # LW C-10, LW C-11, LW-009, LW-189, LW-191
     got = await replica.admin.request(method, target, body=b"{")
 
     word = "deletecollection" if method == "DELETE" else WORDS[method]

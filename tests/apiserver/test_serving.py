@@ -113,6 +113,28 @@ async def one(certificates: Path) -> AsyncIterator[Served]:
         yield made
 
 
+@asynccontextmanager
+async def plain() -> AsyncIterator[tuple[Replica, int]]:
+    """A server without TLS, and its port."""
+    replica = replica_of(options=QUICK, clock=SystemClock())
+    fill(replica)
+    listening = socket.socket()
+    listening.bind(("127.0.0.1", 0))
+    started = asyncio.Event()
+    server = DrainingServer(replica.app, None, started.set)
+    port = listening.getsockname()[1]
+    serving = spawn("server", server.serve(sockets=[listening]))
+    async with asyncio.timeout(5):
+        await started.wait()
+    await until(lambda: replica.cache.ready and replica.app.access.view is not None)
+    try:
+        yield replica, port
+    finally:
+        server.begin_drain()
+        async with asyncio.timeout(10):
+            await serving
+
+
 def status_of(raw: bytes) -> tuple[int, dict[str, object]]:
     head, _, body = raw.partition(b"\r\n\r\n")
     return int(head.split(b" ", 2)[1]), orjson.loads(body)
@@ -266,6 +288,29 @@ async def test_a_watcher_that_reads_nothing_is_cut_off(one: Served) -> None:  # 
     await until(lambda: len(replica.app.watches) == 0)
 
 
+async def test_a_watcher_that_reads_slowly_is_not_cut_off() -> None:  # AS-093, LW-146
+    """It takes longer for the room that the server waits for than one may stand still."""
+    async with plain() as (replica, port):
+        sock = socket.create_connection(("127.0.0.1", port))
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 32_768)
+        sock.setblocking(False)
+        loop = asyncio.get_running_loop()
+        await loop.sock_sendall(sock, request(f"{N}?watch=1&resourceVersion={replica.rev}"))
+        await until(lambda: len(replica.app.watches) == 1)
+        for _ in range(10):
+            replica.change("example", "train-0-e1", "Running", **{"status.reason": "y" * 200_000})
+        left = 1_200_000
+        async with asyncio.timeout(20):
+            while left > 0:
+                left -= len(await loop.sock_recv(sock, 4096))
+                await asyncio.sleep(0.012)  # at most 340 kB a second: that is what slow means
+        cut_off_so_far = replica.app.metrics.terminated_watchers
+        sock.close()
+        await until(lambda: len(replica.app.watches) == 0)
+
+    assert cut_off_so_far == 0
+
+
 # -- the end ---------------------------------------------------------------------------------------
 
 
@@ -300,20 +345,8 @@ async def test_a_request_that_runs_is_finished_by_the_drain(certificates: Path) 
 
 
 async def test_plain_http_is_served_without_a_context() -> None:
-    replica = replica_of(options=QUICK, clock=SystemClock())
-    listening = socket.socket()
-    listening.bind(("127.0.0.1", 0))
-    started = asyncio.Event()
-    server = DrainingServer(replica.app, None, started.set)
-    serving = spawn("server", server.serve(sockets=[listening]))
-    port = listening.getsockname()[1]
-    async with asyncio.timeout(5):
-        await started.wait()
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http:
+    async with plain() as (_, port), httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http:
         got = await http.get("/livez")
-    server.begin_drain()
-    async with asyncio.timeout(10):
-        await serving
 
     assert (got.status_code, got.text) == (200, "ok")
 

@@ -10,6 +10,7 @@ import asyncpg
 import pytest
 import yaml
 from tests.cli.live import ATTEMPTS, Up, eventually, job
+from tests.cli.recount import problems, unfinished
 
 from nodus_api.cli import processes
 from nodus_api.storage.embedded import EmbeddedPostgres
@@ -260,6 +261,8 @@ def test_kill_9_of_the_scheduler_starts_no_program_twice(own: Up, open_folder: P
         "1-2": "x\n",
         "2-1": "x\n",
     }
+    eventually(lambda: not unfinished(own.attempts("kept")))
+    assert problems(own.json()["items"]) == []  # the bills of all that these kills went through
 
 
 def _settled(attempts: list[dict[str, Any]]) -> bool:

@@ -11,7 +11,7 @@ from tests.history.checking import findings
 from tests.history.facts import Account, Answer, Event, History, Row, Segment, Stream
 from tests.history.openings import by_version
 from tests.history.scope import Scope, scope_of
-from tests.history.truth import Change, Truth, at_version
+from tests.history.truth import Change, Truth
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 ALL = "/apis/nodus.dev/v1/attempts"
@@ -270,7 +270,3 @@ def _halves(cost: str) -> list[tuple[int, Decimal]]:
 def broken(history: History) -> list[tuple[str, str, str]]:
     """Return the findings without where they are."""
     return [(one.rule, one.said, one.but) for one in findings(history)]
-
-
-def spliced(obj: Mapping[str, Any], rev: int) -> bytes:
-    return at_version(encoded(obj), rev)

@@ -1,5 +1,6 @@
 """Intents and machines: no capacity, doubt, and what a crash leaves behind."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -19,6 +20,7 @@ from nodus_api.suppliers.supplier import (
     NoCapacity,
     Quota,
     RateLimited,
+    SupplierCaps,
 )
 
 
@@ -41,6 +43,15 @@ async def test_a_refused_machine_is_sought_elsewhere(world: World, refusal: Exce
     states = [row["state"] for row in await world.rows(t.machines)]
     assert sorted(states) == ["Gone", "Granted"]
     await check(world)
+
+    runner = await world.start()
+    world.fake.deaf_deletes = 1
+    await runner.report("exited", exitCode=0, signal=None, oom=False)
+    await world.settle()  # T18: one of two machines is gone, and that proves nothing
+    assert "deletionProvenTime" not in (await world.status())["timings"]
+    await world.settle(2)
+    assert "deletionProvenTime" in (await world.status())["timings"]
+    await check_quiet(world)
 
 
 async def test_the_only_offer_rests_before_it_is_asked_again(world: World) -> None:  # SC-360
@@ -176,6 +187,75 @@ async def test_a_machine_that_is_never_granted_is_given_up(world: World) -> None
     assert sorted(row["state"] for row in machines) == ["Gone", "Granted"]
     assert len(world.fake.machines) == 1
     await check(world)
+
+
+async def test_a_machine_without_a_handle_is_looked_for_twice(
+    world: World,
+) -> None:  # SC-609, SC-610, P-10
+    find, silent = world.fake.find, Ambiguous("no answer")
+
+    async def away(key: str) -> MachineView | None:
+        raise silent
+
+    world.fake.before = silent
+    world.fake.find = away  # type: ignore[method-assign]  # for as long as acquiring may take
+    await world.submit()
+    await world.settle()
+    await world.settle(301)
+    assert await world.stage() == "Starting"  # T6: placed anew, and the first is to be deleted
+    world.fake.find = find  # type: ignore[method-assign]
+    (first, second) = dict.fromkeys(world.fake.creates)
+    await world.settle(10)  # the first look: nothing
+    late = replace(world.fake.machines[second], key=first, handle="h-late")
+    world.fake.machines[first] = late
+    await world.settle(30)
+    assert "h-late" not in [one.handle for one in world.fake.machines.values()]
+    deleted = world.clock.now()
+    await world.settle(29)
+    assert await _states(world) == {first: "Releasing", second: "Granted"}
+    await world.settle(32)
+    assert await _states(world) == {first: "Gone", second: "Granted"}
+    (gone,) = [row["gone"] for row in await world.rows(t.machines) if row["gone"]]
+    assert gone >= deleted
+
+
+async def test_a_deletion_is_proven_by_two_looks(world: World) -> None:  # SC-610
+    world.fake.caps = SupplierCaps(sync_delete=False)
+    await world.submit()
+    await world.settle()
+    runner = await world.start()
+    await runner.report("exited", exitCode=0, signal=None, oom=False)
+    await world.settle()
+    assert world.fake.machines == {}
+    await world.settle(4)
+    assert "deletionProvenTime" not in (await world.status())["timings"]
+    await world.settle(1)
+    timings = (await world.status())["timings"]
+    assert timings["deletionProvenTime"] == "2026-01-01T00:00:02Z"  # the first look's
+    await check_quiet(world)
+
+
+async def test_an_unproven_deletion_alerts(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:  # scenario 38, SC-610, SC-613
+    await world.submit()
+    await world.settle()
+    runner = await world.start()
+    world.fake.deaf_deletes = 1000
+    await runner.report("exited", exitCode=0, signal=None, oom=False)
+    await world.settle()
+    await world.settle(890)
+    alert = "a machine is not gone 15 minutes after its release"
+    assert alert not in caplog.messages
+    await world.settle(301)
+    assert alert in caplog.messages
+    world.fake.deaf_deletes = 0
+    await world.settle(301)
+    await check_quiet(world)
+
+
+async def _states(world: World) -> dict[str, str]:
+    return {row["key"]: row["state"] for row in await world.rows(t.machines)}
 
 
 async def test_a_machine_of_ours_without_a_row_is_swept(world: World) -> None:  # scenario 9, SC-611

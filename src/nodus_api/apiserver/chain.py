@@ -247,13 +247,12 @@ class _Response:
             self.started = True
             self.status = message["status"]
             message["headers"] = self._headers(list(message.get("headers", ())))
-        elif message["type"] == "http.response.body":
-            self.size += len(message.get("body", b""))
-            if self._head:
-                message["body"] = b""
+        elif self._head:
+            message["body"] = b""
         await self._send(message)
-        if message["type"] == "http.response.body" and not message.get("more_body"):
-            self.finished = True
+        if message["type"] == "http.response.body":
+            self.size += len(message.get("body", b""))
+            self.finished = not message.get("more_body")
 
     def _headers(self, headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
         names = {name for name, _ in headers}

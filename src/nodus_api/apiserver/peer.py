@@ -11,17 +11,24 @@ def _nothing() -> None:
     """Do nothing: this server shows no connection."""
 
 
+def _unknown() -> int | None:
+    """Tell nothing: this server shows no connection."""
+    return None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
     """A connection's other end.
 
     `abort` closes the connection at once, without a clean end of what is being sent.
     `bound_buffer` lets the kernel hold little of what is sent, for a stream that may stand still.
+    `acknowledged` returns how many bytes the other end has taken, None where that is not known.
     """
 
     address: str
     abort: Callable[[], None] = _nothing
     bound_buffer: Callable[[], None] = _nothing
+    acknowledged: Callable[[], int | None] = _unknown
 
 
 def peer_of(scope: dict[str, Any]) -> Peer:

@@ -8,6 +8,7 @@ header block nor the time it may take (AS-036): that is done here. Each request'
 import asyncio
 import logging
 import socket
+import sys
 from http import HTTPStatus
 from typing import Any
 
@@ -25,6 +26,7 @@ USER_TIMEOUT_MS = 60_000
 KEEPALIVE_SECONDS = 30
 CLOSE_SECONDS = 0.5
 _TCP_FAMILIES = (socket.AF_INET, socket.AF_INET6)
+_BYTES_ACKED = slice(120, 128)  # an u64 of the kernel's struct tcp_info
 _TCP_USER_TIMEOUT = getattr(socket, "TCP_USER_TIMEOUT", 18)
 
 log = logging.getLogger(__name__)
@@ -65,6 +67,7 @@ class NodusProtocol(HttpToolsProtocol):
                 address=address,
                 abort=transport.abort,
                 bound_buffer=lambda: _bound_buffer(transport),
+                acknowledged=lambda: _acknowledged(transport),
             ),
         }
         super().connection_made(transport)
@@ -198,6 +201,18 @@ def _bound_buffer(transport: asyncio.Transport) -> None:
     sock = _tcp_socket(transport)
     if sock is not None:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, WRITE_BUFFER_BYTES)
+
+
+def _acknowledged(transport: asyncio.Transport) -> int | None:
+    """Return `tcpi_bytes_acked`: the fill of a buffer says nothing under TLS (AS-093)."""
+    sock = _tcp_socket(transport)
+    if sock is None or not hasattr(socket, "TCP_INFO"):
+        return None
+    try:
+        info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _BYTES_ACKED.stop)
+    except OSError:  # the connection is gone
+        return None
+    return int.from_bytes(info[_BYTES_ACKED], sys.byteorder) if len(info) >= 128 else None
 
 
 def _keep_alive(transport: asyncio.Transport) -> None:

@@ -283,13 +283,23 @@ class _Writer:
         await self._body(b"", more=False)
 
     async def _body(self, data: bytes, *, more: bool = True) -> None:
-        try:
-            async with asyncio.timeout(self._stuck):
-                await self._send({"type": "http.response.body", "body": data, "more_body": more})
-        except TimeoutError:
-            self.alive = False
-            self._metrics.terminated_watchers += 1
-            peer_of(self._request.scope).abort()
+        peer = peer_of(self._request.scope)
+        taken = peer.acknowledged()
+        while True:
+            try:
+                async with asyncio.timeout(self._stuck):
+                    await self._send(
+                        {"type": "http.response.body", "body": data, "more_body": more}
+                    )
+                return
+            except TimeoutError:
+                # the server waits for room before it writes, so a second try repeats nothing
+                before, taken = taken, peer.acknowledged()
+                if taken is None or taken == before:
+                    break
+        self.alive = False
+        self._metrics.terminated_watchers += 1
+        peer.abort()
 
 
 async def _until_disconnect(receive: Receive, source: WatchSource, out: _Writer) -> None:

@@ -66,7 +66,8 @@ async def _look(loop: LoopContext, sighting: Sighting) -> DeletionObservation:
         view = await loop.supplier.find(sighting.key)
         if view is None:
             return DeletionObservation(verdict=Verdict.GONE)
-        handle = view.handle
+        await loop.supplier.delete(view.handle)  # it was there: the proof begins after this
+        return DeletionObservation(verdict=Verdict.PRESENT)
     return await _delete(loop, handle)
 
 

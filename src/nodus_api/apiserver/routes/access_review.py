@@ -2,6 +2,7 @@
 
 from fastapi import APIRouter
 from fastapi import Request as FastAPIRequest
+from starlette.requests import ClientDisconnect
 
 from nodus_api.apiserver import paths
 from nodus_api.apiserver.access_review import Review, read_review, review_answer
@@ -10,7 +11,7 @@ from nodus_api.apiserver.authorization import Authorizer
 from nodus_api.apiserver.dependencies import AnswerResponse, ChainRequest
 from nodus_api.apiserver.identity import ANONYMOUS, User
 from nodus_api.attempts.resource import ATTEMPTS
-from nodus_api.metav1.errors import GroupResource, RequestEntityTooLarge
+from nodus_api.metav1.errors import BadRequest, GroupResource, RequestEntityTooLarge
 from nodus_api.metav1.namespaces import NAMESPACES
 
 SERVED = (ATTEMPTS, NAMESPACES)
@@ -22,17 +23,25 @@ def access_review_routes(authorizer: Authorizer, max_body_bytes: int) -> APIRout
 
     @router.post(paths.REVIEW, name="createSelfSubjectAccessReview")
     async def create(request: ChainRequest, raw: FastAPIRequest) -> AnswerResponse:
-        body = b""
-        async for chunk in raw.stream():
-            body += chunk
-            if len(body) > max_body_bytes:
-                raise RequestEntityTooLarge(max_body_bytes)
+        body = await _body(raw, max_body_bytes)
         review = read_review(request.header(b"content-type"), body)
         allowed = _allowed(authorizer, request.user or ANONYMOUS, review)
         answer = review_answer(review, allowed=allowed, reason="")
         return AnswerResponse(BodyAnswer.of(answer, status=201), request)
 
     return router
+
+
+async def _body(request: FastAPIRequest, most_bytes: int) -> bytes:
+    body = b""
+    try:
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > most_bytes:
+                raise RequestEntityTooLarge(most_bytes)
+    except ClientDisconnect:  # nobody is there to read this, but it is no fault of ours
+        raise BadRequest("the request's body ended too soon", fix="Send the whole body.") from None
+    return body
 
 
 def _allowed(authorizer: Authorizer, user: User, review: Review) -> bool:
