@@ -7,7 +7,6 @@ import signal
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from nodus_api.runner import program
 from nodus_api.runner.channel import Channel, Cursor, Line
 from nodus_api.runner.checkpoints import CHECKPOINT, Checkpoints, Copied, Copier
 from nodus_api.runner.client import Answer
+from nodus_api.runner.events import Answered, Ended, Event, Signalled, Silent
 from nodus_api.runner.files import CHANNEL, DELETING, ORDER, RESTORE, WORK, read_json
 from nodus_api.runner.final import INTERNAL_ERROR, START_FAILED, Ending, write_ending
 from nodus_api.runner.intent import Restore, RunnerIntent, program_environment
@@ -36,30 +36,6 @@ PROGRESS = "NODUS_PROGRESS"
 RESTORE_DIR = "NODUS_RESTORE_DIR"
 
 
-@dataclass(frozen=True, slots=True)
-class _Answered:
-    report: Report
-    answer: Answer
-
-
-@dataclass(frozen=True, slots=True)
-class _Ended:
-    at: float
-
-
-@dataclass(frozen=True, slots=True)
-class _Signalled:
-    number: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Silent:
-    """The channel has heard all that the program wrote before its end."""
-
-
-_Event = _Answered | _Ended | _Signalled | _Silent | Cursor | Copied | Fetched | NotFetched
-
-
 class Life:
     """One program's life, decided by one thread; the others only put events into its queue.
 
@@ -72,7 +48,7 @@ class Life:
         self._directory = directory
         self._intent = intent
         # SimpleQueue, because a signal handler may put while this thread gets.
-        self._events: queue.SimpleQueue[_Event] = queue.SimpleQueue()
+        self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         envelope = {
             "attempt": intent.attempt,
             "epoch": intent.epoch,
@@ -86,7 +62,7 @@ class Life:
             directory / CHANNEL,
             home=directory / WORK / (intent.working_directory or ""),
             heard=self._heard,
-            ended=lambda: self._events.put(_Silent()),
+            ended=lambda: self._events.put(Silent()),
         )
         self._checkpoints = Checkpoints(self._channel)
         self._cursor: Cursor | None = None
@@ -106,7 +82,7 @@ class Life:
 
     def signalled(self, number: int) -> None:
         """Take note of a signal to the runner; safe in a signal handler."""
-        self._events.put(_Signalled(number))
+        self._events.put(Signalled(number))
 
     def run(self) -> None:
         """Live until the end is reported, or cannot be."""
@@ -152,30 +128,30 @@ class Life:
         if now >= self._end_at:
             self._end_with_the_rest()
 
-    def _on_event(self, event: _Event) -> None:
+    def _on_event(self, event: Event) -> None:
         match event:
-            case _Answered(report=report, answer=answer):
+            case Answered(report=report, answer=answer):
                 self._on_reply(report, answer)
-            case _Ended(at=at):
+            case Ended(at=at):
                 self._finish(at)
-            case _Signalled(number=signal.SIGUSR1):
+            case Signalled(number=signal.SIGUSR1):
                 with suppress(OSError):  # the server has the order too: the beat asks it
                     self._obey(read_json(self._directory / ORDER) or {})
                 self._beat()
-            case _Signalled():
+            case Signalled():
                 self._terminate()
             case Cursor():
                 self._cursor = event
             case Copied():
                 self._checkpoints.add(event)
                 self._send(self._checkpoints.next())
-            case _Silent():
+            case Silent():
                 self._last_words()
             case Fetched() | NotFetched():
                 self._on_fetched(event)
 
     def _on_answer(self, report: Report, answer: Answer) -> None:
-        self._events.put(_Answered(report, answer))
+        self._events.put(Answered(report, answer))
 
     def _on_reply(self, report: Report, answer: Answer) -> None:
         if answer.stale:
@@ -272,7 +248,7 @@ class Life:
             self._end(Ending(ended_at=elapsed(), error=START_FAILED, message=str(error)))
             return
         self._program = started
-        started.notify(lambda at: self._events.put(_Ended(at)))
+        started.notify(lambda at: self._events.put(Ended(at)))
         read = self._restored.bytes if self._restored else None
         fields = {"restoreBytes": read}
         self._outbox.put(Report(kind="started", at=started.started_at, fields=fields))
