@@ -74,11 +74,15 @@ async def a_program(bench: Bench, **changes: Any) -> Side:
     """Start a program that waits for the file `go`; its slot's store lies beside the machine."""
     go = bench.root / "go"
     script = f"while [ ! -e {go} ]; do sleep 0.02; done"
-    changes.setdefault("checkpoints", str(store(bench)))
-    bench.prepare("/bin/sh", "-c", script, **{"heartbeat": 0.05, **changes})
+    bench.prepare("/bin/sh", "-c", script, **keeping(bench), **{"heartbeat": 0.05, **changes})
     await bench.run()
     await bench.server.wait_for("started")
     return Side(bench.directory / files.CHANNEL)
+
+
+def keeping(bench: Bench) -> dict[str, str]:
+    """Return the fields of an intent by which a machine can keep checkpoints."""
+    return {"checkpoints": str(store(bench)), "copies": str(bench.root / "copies")}
 
 
 def store(bench: Bench) -> Path:

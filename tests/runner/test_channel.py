@@ -42,6 +42,7 @@ def test_a_checkpoint(given: str, meant: str) -> None:
         (b'{"checkpoint": "dir"}', "a checkpoint is"),
         (b'{"checkpoint": {"dir": ""}}', "a checkpoint is"),
         (b'{"checkpoint": {"dir": "a\\u0000"}}', "a checkpoint is"),
+        (b'{"checkpoint": {"dir": "a\\ud800"}}', "a checkpoint is"),
         (b'{"completed": 1, "total": 2, "id": "../etc"}', "an id is"),
         (b'{"completed": 1, "total": 2, "id": 7}', "an id is"),
     ],

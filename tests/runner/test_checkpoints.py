@@ -7,7 +7,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from tests.runner.checkpointing import Ledger, a_program, a_state, kept, refusal, store
+from tests.runner.checkpointing import Ledger, a_program, a_state, keeping, kept, refusal, store
 from tests.runner.conftest import Bench
 from tests.runner.report_server import STALE, Reply, Report
 
@@ -89,7 +89,8 @@ async def test_checkpoints_wait_while_the_server_is_away(bench: Bench) -> None: 
         side.say(checkpoint={"dir": str(a_state(bench.root / text, text))}, id=text)
     for completed in range(5):
         side.say(completed=completed, total=9)
-    await bench.until(lambda: len(kept(bench)) == 2)
+    copies = bench.root / "copies"
+    await bench.until(lambda: kept(bench) == ["1"] and (copies / "2" / "latest").is_symlink())
     assert side.committed() is None
 
     seen = len(bench.server.reports)
@@ -178,7 +179,7 @@ async def test_the_last_checkpoint_of_a_program_comes_before_its_end(bench: Benc
         f'trap \'echo {{\\"checkpoint\\":{{\\"dir\\":\\"{state}\\"}}}} > $NODUS_PROGRESS;'
         f" exit 0' TERM; touch {bench.root}/ready; while :; do sleep 0.02; done"
     )
-    bench.prepare("/bin/sh", "-c", script, checkpoints=str(store(bench)))
+    bench.prepare("/bin/sh", "-c", script, **keeping(bench))
     runner = await bench.run()
     await bench.until((bench.root / "ready").exists)
 
@@ -315,7 +316,7 @@ async def test_a_program_goes_on_from_a_checked_copy(  # SC-143
             "cat $NODUS_RESTORE_DIR/latest; echo spoilt > $NODUS_RESTORE_DIR/latest",
         ),
         epoch=2,
-        checkpoints=str(store(bench)),
+        **keeping(bench),
         restore={"uri": path.as_uri(), "sha256": checksum},
     )
     await bench.run()
@@ -329,7 +330,7 @@ async def test_a_program_goes_on_from_a_checked_copy(  # SC-143
     assert (path / "latest").read_text() == "weights"
 
 
-@pytest.mark.parametrize("harm", ["changed", "gone", "elsewhere", "unknown"])
+@pytest.mark.parametrize("harm", ["changed", "gone", "elsewhere", "unknown", "nonsense"])
 async def test_a_checkpoint_that_is_not_what_was_stored_is_unavailable(  # SC-141
     bench: Bench, saved: tuple[Path, str], harm: str
 ) -> None:
@@ -342,11 +343,13 @@ async def test_a_checkpoint_that_is_not_what_was_stored_is_unavailable(  # SC-14
             shutil.rmtree(path)
         case "elsewhere":
             uri = a_state(bench.root / "foreign").as_uri()
+        case "nonsense":
+            uri = "file:///%00"
         case _:
             uri, checksum = "", sha256(b"").hexdigest()
     bench.prepare(
         *("/usr/bin/touch", str(bench.root / "started")),
-        checkpoints=str(store(bench)),
+        **keeping(bench),
         restore={"uri": uri, "sha256": checksum},
     )
     await bench.run()
@@ -373,7 +376,7 @@ async def test_a_stop_before_the_checkpoint_is_fetched_means_no_start(  # T17
     bench.server.policy = stop_first
     bench.prepare(
         *("/usr/bin/touch", str(bench.root / "started")),
-        checkpoints=str(store(bench)),
+        **keeping(bench),
         restore={"uri": path.as_uri(), "sha256": checksum},
     )
     await bench.run()

@@ -81,6 +81,16 @@ def test_what_is_no_file_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "copy").exists()
 
 
+def test_folders_without_end_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "state" / Path(*["d"] * 100)).mkdir(parents=True)
+
+    with pytest.raises(BadTree, match="too deep"):
+        copy_tree(tmp_path / "state", tmp_path / "copy")
+
+    assert not (tmp_path / "copy").exists()
+    assert copy_tree(tmp_path / "state" / "d", tmp_path / "copy").bytes == 0
+
+
 def test_a_directory_that_is_none_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadTree, match="there is no directory"):
         copy_tree(tmp_path / "nothing", tmp_path / "copy")

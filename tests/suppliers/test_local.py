@@ -429,6 +429,7 @@ def test_a_resuming_rank_is_told_where_it_stands(tmp_path: Path) -> None:  # SC-
 
     assert asked.restore == Restore(uri="file:///c/4", sha256="aa")
     assert asked.checkpoints == str(tmp_path / "checkpoints" / str(WORKLOAD) / "3")
+    assert asked.copies == str(tmp_path / "checkpoints" / ".unplaced" / "g")
 
     assert asked.context == {
         "NODUS_PROJECT": "demo",
@@ -584,14 +585,15 @@ async def test_checkpoints_outlive_their_machine_and_half_copies_do_not(  # SC-1
     fleet: LocalFleet,
 ) -> None:
     await fleet.supplier.create(an_intent("saver", *shell("exec sleep 60")))
-    epoch = fleet.root / "machines" / "checkpoints" / str(WORKLOAD) / "0" / "1"
-    for name in ("1", ".saver-2", ".other-1"):
-        (epoch / name / "inner").mkdir(parents=True)
+    root = fleet.root / "machines" / "checkpoints"
+    for name in (f"{WORKLOAD}/0/1/1", ".unplaced/saver/2", ".unplaced/other/1"):
+        (root / name / "inner").mkdir(parents=True)
 
     await fleet.supplier.delete("saver")
 
     assert (await fleet.supplier.prove_deleted("saver")).verdict is Verdict.GONE
-    assert sorted(path.name for path in epoch.iterdir()) == [".other-1", "1"]
+    left = sorted(str(path.parent.relative_to(root)) for path in root.rglob("inner"))
+    assert left == [".unplaced/other/1", f"{WORKLOAD}/0/1/1"]
     assert [view async for view in fleet.supplier.list_owned(INSTALLATION)] == []
 
 

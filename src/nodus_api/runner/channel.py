@@ -195,9 +195,17 @@ def _directory(checkpoint: object, id: str | None) -> str | None:
     if checkpoint is None:
         return None
     directory = checkpoint.get("dir") if isinstance(checkpoint, dict) else None
-    if not isinstance(directory, str) or not directory or "\0" in directory:
+    if not isinstance(directory, str) or not _names(directory):
         raise BadLine('a checkpoint is {"dir": "DIRECTORY"}', id=id)
     return directory
+
+
+def _names(directory: str) -> bool:
+    """Whether a text can name a directory at all."""
+    try:
+        return bool(directory) and b"\0" not in os.fsencode(directory)
+    except UnicodeEncodeError:
+        return False
 
 
 def _cursor(said: dict[str, Any], id: str | None) -> Cursor | None:

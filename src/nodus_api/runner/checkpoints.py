@@ -5,8 +5,6 @@ is proposed at a time, as last answered + 1; later ones wait here. Until the ans
 a checkpoint is bytes in the store that nobody sees.
 """
 
-import glob
-import logging
 import os
 from collections import deque
 from collections.abc import Callable
@@ -18,11 +16,8 @@ from typing import Any
 from nodus_api.runner.channel import Channel, Cursor, Line
 from nodus_api.runner.client import Answer
 from nodus_api.runner.files import sync_directory
-from nodus_api.runner.intent import BadIntent, RunnerIntent
 from nodus_api.runner.outbox import Report
 from nodus_api.runner.trees import BadTree, Measured, copy_tree, remove_tree
-
-logger = logging.getLogger(__name__)
 
 CHECKPOINT = "checkpoint"
 
@@ -63,53 +58,36 @@ class Proposal:
 
 
 class Copier:
-    """Makes the copies of one machine; only the channel's thread uses it.
+    """Makes the copies of one machine, in a folder that only it uses, None where nothing keeps any.
 
-    `store` is where the checkpoints of this epoch lie, `None` where nothing keeps any;
-    `open_to_new` says, before each copy, whether one may be begun (SC-643).
+    Only the channel's thread uses it. `open_to_new` says, before each copy, whether one may be
+    begun (SC-643).
     """
 
-    def __init__(
-        self, store: Path | None, machine: str, *, open_to_new: Callable[[], bool]
-    ) -> None:
-        self._store = store
-        self._machine = machine
+    def __init__(self, folder: Path | None, *, open_to_new: Callable[[], bool]) -> None:
+        self._folder = folder
         self._open_to_new = open_to_new
         self._count = 0
 
     def copy(self, line: Line) -> Copied:
         """Copy the directory of a line; raises BadTree, OSError."""
-        if self._store is None:
+        if self._folder is None:
             raise BadTree("this machine keeps no checkpoints")
         if not self._open_to_new():
             raise BadTree("the server is away for too long: no new checkpoint is begun")
-        self._store.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._count += 1
-        path = self._store / f".{self._machine}-{self._count}"
+        path = self._folder / str(self._count)
         remove_tree(path)
         measured = copy_tree(line.directory or Path(), path)
         return Copied(path=path, measured=measured, at=line.at, cursor=line.cursor, id=line.id)
 
 
-def remove_unplaced(directory: Path) -> None:
-    """Remove the copies that a machine's runner was making when it was killed.
-
-    Its copies in their places stay: any of them may be committed.
-    """
-    try:
-        intent = RunnerIntent.read(directory)
-        if intent.checkpoints is not None:
-            store = Path(intent.checkpoints) / str(intent.epoch)
-            for copy in store.glob(f".{glob.escape(intent.machine)}-*"):
-                remove_tree(copy)
-    except (BadIntent, OSError) as error:
-        logger.warning("a machine's unfinished copies stay", extra={"cause": f": {error}"})
-
-
 class Checkpoints:
-    """The copies that wait for their answer, oldest first."""
+    """The copies that wait for their answer, oldest first; `store` keeps those of this epoch."""
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, store: Path | None, channel: Channel) -> None:
+        self._store = store
         self._channel = channel
         self._last = 0
         self._open: Proposal | None = None
@@ -171,8 +149,9 @@ class Checkpoints:
 
     def _placed(self, copied: Copied, seq: int) -> Proposal | None:
         """Move a copy to its place in one step; what lies there was never committed."""
-        path = copied.path.with_name(str(seq))
+        path = (self._store or copied.path) / str(seq)
         try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             remove_tree(path)
             os.rename(copied.path, path)
             sync_directory(path.parent)

@@ -57,14 +57,15 @@ class Life:
         }
         self._outbox = Outbox(post, envelope=envelope, answered=self._on_answer)
         store = Path(intent.checkpoints) / str(intent.epoch) if intent.checkpoints else None
-        self._copier = Copier(store, intent.machine, open_to_new=self._server_near)
+        copies = Path(intent.copies) if intent.copies and store else None
+        self._copier = Copier(copies, open_to_new=self._server_near)
         self._channel = Channel(
             directory / CHANNEL,
             home=directory / WORK / (intent.working_directory or ""),
             heard=self._heard,
             ended=lambda: self._events.put(Silent()),
         )
-        self._checkpoints = Checkpoints(self._channel)
+        self._checkpoints = Checkpoints(store, self._channel)
         self._cursor: Cursor | None = None
         self._asked_for_checkpoint = False
         self._restored: Fetched | None = None

@@ -35,9 +35,8 @@ def fetch(restore: Restore, target: Path, *, store: Path | None) -> Fetched | No
 
     The program gets a copy, so that it cannot spoil the checkpoint for the next epoch.
     """
-    address = urlsplit(restore.uri)
-    source = Path(unquote(address.path)).resolve()
-    if address.scheme != "file" or store is None or not source.is_relative_to(store.resolve()):
+    source = _in_store(restore.uri, store)
+    if source is None:
         return NotFetched(
             error=CHECKPOINT_UNAVAILABLE, message="the checkpoint is not in this slot's store"
         )
@@ -60,3 +59,14 @@ def fetch(restore: Restore, target: Path, *, store: Path | None) -> Fetched | No
             f" not {restore.sha256}",
         )
     return Fetched(bytes=measured.bytes)
+
+
+def _in_store(uri: str, store: Path | None) -> Path | None:
+    """Return the path of a checkpoint, None if it is none of the store's."""
+    try:
+        address = urlsplit(uri)
+        path = Path(unquote(address.path)).resolve()
+        ours = store is not None and path.is_relative_to(store.resolve())
+    except (OSError, RuntimeError, ValueError):  # no path, or links in a circle
+        return None
+    return path if ours and address.scheme == "file" else None

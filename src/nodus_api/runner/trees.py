@@ -12,6 +12,7 @@ from pathlib import Path
 from nodus_api.runner.files import sync_directory
 
 _CHUNK_BYTES = 1 << 20
+_DEEPEST = 100
 _ON_FILES, _ON_FOLDERS = 0o600, 0o700
 
 
@@ -41,7 +42,7 @@ def copy_tree(source: Path, target: Path) -> Measured:
         raise BadTree(f"{source} holds the place where checkpoints are kept")
     manifest = _Manifest()
     try:
-        _copy_folder(source, target, "", manifest)
+        _copy_folder(source, target, "", manifest, _DEEPEST)
     except BaseException:
         remove_tree(target)
         raise
@@ -67,7 +68,9 @@ class _Manifest:
         self.digest.update(line.encode("ascii") + b"\n")
 
 
-def _copy_folder(source: Path, target: Path, path: str, manifest: _Manifest) -> None:
+def _copy_folder(source: Path, target: Path, path: str, manifest: _Manifest, levels: int) -> None:
+    if levels == 0:
+        raise BadTree(f"{source} lies too deep: at most {_DEEPEST} folders in one another")
     mode = stat.S_IMODE(source.stat().st_mode) & 0o777 | _ON_FOLDERS
     target.mkdir()
     target.chmod(mode)
@@ -81,7 +84,7 @@ def _copy_folder(source: Path, target: Path, path: str, manifest: _Manifest) -> 
             os.symlink(goal, target / entry.name)
             manifest.add("link", inner, target=goal)
         elif entry.is_dir(follow_symlinks=False):
-            _copy_folder(source / entry.name, target / entry.name, inner, manifest)
+            _copy_folder(source / entry.name, target / entry.name, inner, manifest, levels - 1)
         else:
             _copy_file(source / entry.name, target / entry.name, inner, manifest)
     sync_directory(target)

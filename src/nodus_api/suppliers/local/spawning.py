@@ -10,6 +10,7 @@ import nodus_api
 from nodus_api.runner.files import LOG, SPAWNED
 from nodus_api.runner.identity import identity_of, write_identity
 from nodus_api.runner.intent import Restore, RunnerIntent
+from nodus_api.suppliers.local.workdir import UNPLACED
 from nodus_api.suppliers.supplier import Incarnation, MachineIntent
 
 
@@ -45,6 +46,7 @@ def runner_intent(
         memory_bytes=program.memory_bytes,
         cgroup=str(cgroup) if cgroup else None,
         checkpoints=str(slot),
+        copies=str(checkpoints / UNPLACED / intent.key),
         restore=Restore(uri=restore.uri, sha256=restore.sha256) if restore else None,
     )
 

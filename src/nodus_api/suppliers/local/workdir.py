@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from nodus_api.runner import files
-from nodus_api.runner.checkpoints import remove_unplaced
 from nodus_api.runner.files import read_json, write_json, write_text
+from nodus_api.runner.trees import remove_tree
 
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
 _STAGING = ".new"
@@ -22,6 +22,9 @@ _TRASH = ".trash"
 _TOMBSTONES = ".gone"
 _CHECKPOINTS = "checkpoints"
 _TOMBSTONE_LIFE = timedelta(days=1)
+
+UNPLACED = ".unplaced"
+"""Where, beside the checkpoints, each machine makes the copies that become some."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,12 +80,15 @@ class WorkDirectories:
 
     def discard(self, key: str) -> None:
         """Take a machine's directory away in one step; `empty_trash` frees its space."""
-        remove_unplaced(self.path(key))
         with suppress(FileNotFoundError):
             self.path(key).rename(self.root / _TRASH / key)
 
     def empty_trash(self, key: str) -> None:
-        """Delete what was discarded; slow for a large tree, so not for an event loop."""
+        """Delete what was discarded, and copies that the machine did not complete.
+
+        Slow for a large tree, so not for an event loop.
+        """
+        remove_tree(self.checkpoints / UNPLACED / key)
         trash = self.root / _TRASH / key
         while _there(trash):
             try:
