@@ -32,6 +32,23 @@ async def test_a_job_is_stopped_before_its_limit(world: World) -> None:  # scena
     await check_quiet(world)
 
 
+async def test_no_retry_is_begun_that_the_limit_cannot_pay(world: World) -> None:  # SC-120 rule 2
+    world.fake.offered = [an_offer(rate="23.60")]
+    await world.submit(
+        limits={"maxCostUSD": "5"}, estimate={"hours": "0.1"}, restart={"maxRetries": 3}
+    )
+    await world.settle()
+    runner = await world.start()
+    await world.clock.advance(740)  # 4.86 USD, of which no bill tells yet
+    await runner.report("exited", exitCode=1, signal=None, oom=False)
+    await world.settle()
+    status = await world.status()
+    assert (status["reason"], status["actual"]["costUSD"]) == ("CustomerExit", "4.864222")
+    assert set(await world.documents()) == {"0/1"}
+    workload = await world.workload()
+    assert (workload["state"], workload["outcome"]) == ("Failed", "MaxCostReached")
+
+
 async def test_parallel_attempts_share_the_limit_to_the_micro_dollar(world: World) -> None:  # P-14
     world.fake.offered = [an_offer(rate="36.00")]
     await world.submit(

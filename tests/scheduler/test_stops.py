@@ -111,6 +111,29 @@ async def test_a_stop_while_starting_ends_what_never_ran(world: World) -> None: 
     await check_quiet(world)
 
 
+async def test_a_stop_after_the_grant_waits_for_the_program(world: World) -> None:  # SC-013, T17
+    await world.submit()
+    await world.settle()
+    runner = await world.runner()
+    await runner.report("registered", checks={})
+    await runner.report("canStart")
+    await world.settle()
+    await world.ask("stop")  # the program may run already: its start was granted
+    await world.settle(1)
+    assert await world.stage() == "Starting"
+    standing = await runner.report("started")
+    assert standing is not None
+    assert [order["kind"] for order in standing.orders] == ["stop"]
+    await world.settle(1)
+    assert await world.stage() == "Running"
+    await runner.report("exited", exitCode=143, signal=15, oom=False, stopAgeMs=1)
+    await world.settle()
+    status = await world.status()
+    assert (status["reason"], status["signal"]) == ("Stopped", 15)
+    assert "commandStartedTime" in status["timings"]
+    await check_quiet(world)
+
+
 async def test_a_stop_while_running_drains(world: World) -> None:  # SC-013, T17
     await world.submit(stopGraceSeconds=20)
     await world.settle()
@@ -247,6 +270,19 @@ async def test_delete_stops_and_frees_the_name(world: World) -> None:  # SC-806
     assert await world.outcome(command) == "Applied"
     assert len(await world.rows(t.workloads)) == 2
     await check(world)
+
+
+async def test_limits_may_be_raised_and_not_lowered(world: World) -> None:  # SC-802
+    given = [{"maxCostUSD": "5"}, {"maxCostUSD": "4.999999"}, {"maxCostUSD": "5.5"}, {}]
+    commands = [await world.submit(limits=limits) for limits in (*given, given[0])]
+    await world.settle()
+    assert [await world.outcome(one) for one in commands] == [
+        "Applied",
+        "AlreadyExists",
+        "Applied",
+        "Applied",  # without a limit is the highest
+        "AlreadyExists",
+    ]
 
 
 async def test_submitting_again_is_a_no_op_or_refused(world: World) -> None:  # SC-802

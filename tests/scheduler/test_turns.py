@@ -20,6 +20,7 @@ async def test_workloads_at_their_parallelism_keep_no_other_out(world: World) ->
     for name in ("one", "two"):
         await world.submit(name, completions=3, parallelism=1)
     await world.settle()
+    await world.clock.advance(1)  # the oldest come first
     await world.submit("three")
     await world.settle()
     stages = {
