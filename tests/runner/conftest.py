@@ -39,7 +39,7 @@ class Bench:
             installation="6f1c3a52-1f1c-4c0e-9a70-0d3f9a6b2f10",
             machine="m1",
             attempt="0b6a7f0e-9a4e-4a6e-8f3c-2f7a5f6b1c11",
-            epoch=1,
+            epoch=changes.pop("epoch", 1),
             fence=1,
             command=command,
             report_to=changes.pop("report_to", f"unix:{self.server.path}"),

@@ -173,6 +173,7 @@ async def test_a_program_sees_what_it_should_and_no_secret(bench: Bench) -> None
     lines = (bench.directory / files.STDOUT).read_text().splitlines()
     seen = dict(line.split("=", 1) for line in lines)
     del seen["PATH"]
+    assert seen.pop("NODUS_PROGRESS") == str(bench.directory / files.CHANNEL / "progress")
     assert seen == {"MINE": "1", "NODUS_SLOT": "0", "NODUS_EPOCH": "1"}
 
 

@@ -22,6 +22,8 @@ from nodus_api.suppliers.supplier import (
 
 INSTALLATION = UUID("6f1c3a52-1f1c-4c0e-9a70-0d3f9a6b2f10")
 
+WORKLOAD = UUID("0d3f9a6b-2f10-4c0e-9a70-6f1c3a521f1c")
+
 
 class Fleet(Protocol):
     """A supplier under test, and how to come back to its machines as a restarted loop does."""
@@ -47,7 +49,9 @@ def an_intent(key: str, *command: str, grace: timedelta = timedelta(seconds=30))
         spot=False,
         token=f"token-of-{key}",
         program=Program(command=command, stop_grace=grace),
-        incarnation=Incarnation(project="demo", attempt_name="train-0-e1-abcde", slot="0"),
+        incarnation=Incarnation(
+            project="demo", workload=WORKLOAD, attempt_name="train-0-e1-abcde", slot="0"
+        ),
     )
 
 

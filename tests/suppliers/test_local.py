@@ -15,6 +15,7 @@ import pytest
 from tests.runner.conftest import SOURCE
 from tests.suppliers.conformance import (
     INSTALLATION,
+    WORKLOAD,
     an_intent,
     eventually,
     exit_of,
@@ -24,6 +25,7 @@ from tests.suppliers.conftest import LocalFleet, a_supplier
 
 from nodus_api.runner import files
 from nodus_api.runner.identity import identity_of, read_identity, write_identity
+from nodus_api.runner.intent import Restore
 from nodus_api.runner.session import members, process_stat
 from nodus_api.suppliers.local import cgroups
 from nodus_api.suppliers.local.host import base_environment, default_slots
@@ -382,6 +384,7 @@ async def test_programs_start_from_a_clean_environment(fleet: LocalFleet) -> Non
         "LANG=C",
         "NODUS_ATTEMPT=train-0-e1-abcde",
         "NODUS_EPOCH=1",
+        f"NODUS_PROGRESS={fleet.root / 'machines' / 'env' / files.CHANNEL / 'progress'}",
         "NODUS_PROJECT=demo",
         "NODUS_SLOT=0",
         f"PATH={os.environ['PATH']}",
@@ -406,17 +409,27 @@ async def test_the_token_stays_in_its_file(fleet: LocalFleet) -> None:  # SC-125
 def test_a_resuming_rank_is_told_where_it_stands(tmp_path: Path) -> None:  # SC-143, SC-144
     incarnation = Incarnation(
         project="demo",
+        workload=WORKLOAD,
         attempt_name="train-3-e2-abcde",
         slot="3",
-        restore=RestorePoint(seq=4, completed=400, total=600),
+        restore=RestorePoint(seq=4, completed=400, total=600, uri="file:///c/4", sha256="aa"),
         gang=GangSeat(rank=3, size=4, epoch=2, rendezvous="127.0.0.1:29500"),
         checkpoint_interval=timedelta(seconds=849),
     )
     intent = replace(an_intent("g", "x"), incarnation=incarnation, epoch=2)
 
     asked = runner_intent(
-        intent, runner_socket=tmp_path / "s", environment={}, heartbeat=10.0, cgroup=None
+        intent,
+        runner_socket=tmp_path / "s",
+        environment={},
+        heartbeat=10.0,
+        cgroup=None,
+        checkpoints=tmp_path / "checkpoints",
     )
+
+    assert asked.restore == Restore(uri="file:///c/4", sha256="aa")
+    assert asked.checkpoints == str(tmp_path / "checkpoints" / str(WORKLOAD) / "3")
+    assert asked.copies == str(tmp_path / "checkpoints" / ".unplaced" / "g")
 
     assert asked.context == {
         "NODUS_PROJECT": "demo",
@@ -503,18 +516,25 @@ def half_made(fleet: LocalFleet, intent: MachineIntent) -> None:
         environment={"PATH": os.environ["PATH"]},
         heartbeat=10.0,
         cgroup=None,
+        checkpoints=fleet.root / "machines" / "checkpoints",
     )
     WorkDirectories(fleet.root / "machines").make(intent.key, asked.to_json(), intent.token)
 
 
 async def a_runner(directory: Path) -> asyncio.subprocess.Process:
-    """Spawn a runner that nobody has recorded."""
-    return await asyncio.create_subprocess_exec(
+    """Spawn a runner that nobody has recorded; it can be found by its arguments."""
+    runner = await asyncio.create_subprocess_exec(
         sys.executable,
         *("-P", "-m", "nodus_api.runner", str(directory)),
         env={"PATH": os.environ["PATH"], "PYTHONPATH": SOURCE},
         start_new_session=True,
     )
+
+    async def named() -> bool:  # the kernel shows them a moment after the exec is known
+        return b"nodus_api.runner" in content(Path(f"/proc/{runner.pid}/cmdline"))
+
+    await eventually(named)
+    return runner
 
 
 _LOOP = """
@@ -559,3 +579,27 @@ def intent_file(fleet: LocalFleet, key: str) -> Path:
 
 def stat_mode(path: Path) -> int:
     return path.stat().st_mode & 0o777
+
+
+async def test_checkpoints_outlive_their_machine_and_half_copies_do_not(  # SC-126
+    fleet: LocalFleet,
+) -> None:
+    await fleet.supplier.create(an_intent("saver", *shell("exec sleep 60")))
+    root = fleet.root / "machines" / "checkpoints"
+    for name in (f"{WORKLOAD}/0/1/1", ".unplaced/saver/2", ".unplaced/other/1"):
+        (root / name / "inner").mkdir(parents=True)
+
+    await fleet.supplier.delete("saver")
+
+    assert (await fleet.supplier.prove_deleted("saver")).verdict is Verdict.GONE
+    left = sorted(str(path.parent.relative_to(root)) for path in root.rglob("inner"))
+    assert left == [".unplaced/other/1", f"{WORKLOAD}/0/1/1"]
+    assert [view async for view in fleet.supplier.list_owned(INSTALLATION)] == []
+
+
+async def test_no_machine_can_take_the_place_of_the_checkpoints(fleet: LocalFleet) -> None:
+    with pytest.raises(Invalid):
+        await fleet.supplier.create(an_intent("checkpoints", "true"))
+    await fleet.supplier.delete("checkpoints")
+    assert (await fleet.supplier.prove_deleted("checkpoints")).verdict is Verdict.GONE
+    assert (fleet.root / "machines" / "checkpoints").parent.is_dir()

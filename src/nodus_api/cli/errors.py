@@ -3,24 +3,11 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import click
-
+from nodus_api.cli.refusals import Failed as Failed
+from nodus_api.cli.refusals import Refused as Refused
 from nodus_api.settings import SettingsError
 from nodus_api.storage import errors as storage
 from nodus_api.tls import CertificateError
-
-
-class Refused(click.ClickException):
-    """What was asked for cannot be done as given; nothing was changed. Exit code 2."""
-
-    exit_code = 2
-
-
-class Failed(click.ClickException):
-    """What was asked for was tried and did not succeed. Exit code 1."""
-
-    exit_code = 1
-
 
 _BAD_INPUT = (
     SettingsError,

@@ -54,6 +54,11 @@ COMMANDS = {
         "cost",
         "Show what Attempts cost in USD, by segment, and prove that the segments add up.",
     ),
+    "checkpoint": Entry(
+        "checkpoint",
+        "checkpoint",
+        "Save a directory as a checkpoint of the program that runs this command.",
+    ),
     "token": Entry("access", "token", "Create, list and revoke API tokens."),
     "project": Entry("access", "project", "Create projects and say who may read them."),
     "kubeconfig": Entry(

@@ -29,6 +29,10 @@ RECORDS = (INTENT, IDENTITY, SPAWNED, EXIT, DELETING)
 """What the supplier reads of a machine."""
 WORK = "work"
 """Where the program starts if its spec names no directory."""
+CHANNEL = "channel"
+"""The folder in which program and runner talk of checkpoints (`channel.Channel`)."""
+RESTORE = "restore"
+"""The checkpoint that the program goes on from, as it was fetched."""
 
 
 def write_json(path: Path, value: dict[str, Any], *, durable: bool = False) -> None:
@@ -47,7 +51,7 @@ def write_text(path: Path, text: str, *, durable: bool = False) -> None:
             os.fsync(file.fileno())
     temporary.rename(path)
     if durable:
-        _sync_directory(path.parent)
+        sync_directory(path.parent)
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
@@ -63,7 +67,8 @@ def read_json(path: Path) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def _sync_directory(path: Path) -> None:
+def sync_directory(path: Path) -> None:
+    """Wait until the names in a directory are on the disk; raises OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

@@ -9,6 +9,8 @@ from nodus_api.runner.intent import RunnerIntent
 from nodus_api.runner.times import age_ms, wall
 
 START_FAILED = "StartFailed"
+CHECKPOINT_UNAVAILABLE = "CheckpointUnavailable"
+INTERNAL_ERROR = "InternalError"
 _MESSAGE_BYTES = 1024
 
 

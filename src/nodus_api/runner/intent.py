@@ -13,6 +13,19 @@ class BadIntent(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Restore:
+    """The committed checkpoint to go on from: where it lies, and its checksum in hex (SC-141)."""
+
+    uri: str
+    sha256: str
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any] | None) -> "Restore | None":
+        """Return the restore of a JSON object; raises KeyError."""
+        return None if value is None else cls(uri=value["uri"], sha256=value["sha256"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunnerIntent:
     """One machine's work; durations are seconds.
 
@@ -21,6 +34,10 @@ class RunnerIntent:
     SC-143 by name. With `inherit` the program's environment starts from the runner's own (an
     image's), else from nothing but `environment`. `linger` bounds how long a runner whose program
     has ended waits for a server that is away; `exit.json` stays in any case.
+    `checkpoints` is where the slot's checkpoints lie, by epoch and seq, and `copies`, in the same
+    file system, where this machine makes them; both None where nothing keeps any. `restore` is the
+    one to go on from. Once no answer has come for `partition_limit`, no new checkpoint is begun
+    (SC-643).
     """
 
     installation: str
@@ -39,6 +56,10 @@ class RunnerIntent:
     linger: float = 3600.0
     memory_bytes: int | None = None
     cgroup: str | None = None
+    checkpoints: str | None = None
+    copies: str | None = None
+    restore: Restore | None = None
+    partition_limit: float = 600.0
 
     def to_json(self) -> dict[str, Any]:
         """Return the content of `intent.json`."""
@@ -52,8 +73,10 @@ class RunnerIntent:
         Raises BadIntent if a field that must be there is not.
         """
         known = {name: value[name] for name in cls.__dataclass_fields__ if name in value}
+        restore = value.get("restore")
         try:
-            return cls(**{**known, "command": tuple(known["command"])})
+            made = {"command": tuple(known["command"]), "restore": Restore.from_json(restore)}
+            return cls(**{**known, **made})
         except (KeyError, TypeError) as error:
             raise BadIntent(f"intent.json lacks a field: {error}") from error
 

@@ -4,43 +4,36 @@ import logging
 import os
 import queue
 import signal
+import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from nodus_api.runner import program
+from nodus_api.runner.channel import Channel, Cursor, Line
+from nodus_api.runner.checkpoints import CHECKPOINT, Checkpoints, Copied, Copier
 from nodus_api.runner.client import Answer
-from nodus_api.runner.files import DELETING, ORDER, read_json
-from nodus_api.runner.final import START_FAILED, Ending, write_ending
-from nodus_api.runner.intent import RunnerIntent, program_environment
+from nodus_api.runner.events import Answered, Ended, Event, Signalled, Silent
+from nodus_api.runner.files import CHANNEL, DELETING, ORDER, RESTORE, WORK, read_json
+from nodus_api.runner.final import INTERNAL_ERROR, START_FAILED, Ending, write_ending
+from nodus_api.runner.intent import Restore, RunnerIntent, program_environment
 from nodus_api.runner.outbox import HEARTBEAT, Outbox, Report
+from nodus_api.runner.restoring import Fetched, NotFetched, fetch
 from nodus_api.runner.times import elapsed
+from nodus_api.runner.trees import BadTree
 
 logger = logging.getLogger(__name__)
 
 CAN_START = "canStart"
+CHECKPOINT_NOW = "checkpointNow"
 _RETRY_MS = 200
 _LAST_WORDS_SECONDS = 2.0
 _POLL_SECONDS = 0.05
 _FOREVER = float("inf")
 
-
-@dataclass(frozen=True, slots=True)
-class _Answered:
-    report: Report
-    answer: Answer
-
-
-@dataclass(frozen=True, slots=True)
-class _Ended:
-    at: float
-
-
-@dataclass(frozen=True, slots=True)
-class _Signalled:
-    number: int
+PROGRESS = "NODUS_PROGRESS"
+RESTORE_DIR = "NODUS_RESTORE_DIR"
 
 
 class Life:
@@ -55,7 +48,7 @@ class Life:
         self._directory = directory
         self._intent = intent
         # SimpleQueue, because a signal handler may put while this thread gets.
-        self._events: queue.SimpleQueue[_Answered | _Ended | _Signalled] = queue.SimpleQueue()
+        self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         envelope = {
             "attempt": intent.attempt,
             "epoch": intent.epoch,
@@ -63,25 +56,44 @@ class Life:
             "fence": intent.fence,
         }
         self._outbox = Outbox(post, envelope=envelope, answered=self._on_answer)
+        store = Path(intent.checkpoints) / str(intent.epoch) if intent.checkpoints else None
+        copies = Path(intent.copies) if intent.copies and store else None
+        self._copier = Copier(copies, open_to_new=self._server_near)
+        self._channel = Channel(
+            directory / CHANNEL,
+            home=directory / WORK / (intent.working_directory or ""),
+            heard=self._heard,
+            ended=lambda: self._events.put(Silent()),
+        )
+        self._checkpoints = Checkpoints(store, self._channel)
+        self._cursor: Cursor | None = None
+        self._asked_for_checkpoint = False
+        self._restored: Fetched | None = None
         self._program: program.Program | None = None
+        self._ending: Ending | None = None
         self._ended = False
         self._stopped_at: float | None = None
         self._kill_at = _FOREVER
         self._ask_at = _FOREVER
         self._beat_at = _FOREVER
+        self._propose_at = _FOREVER
+        self._end_at = _FOREVER
         self._linger = intent.linger
         self._leave_at = _FOREVER
 
     def signalled(self, number: int) -> None:
         """Take note of a signal to the runner; safe in a signal handler."""
-        self._events.put(_Signalled(number))
+        self._events.put(Signalled(number))
 
     def run(self) -> None:
         """Live until the end is reported, or cannot be."""
         self._outbox.start()
         self._report("registered", checks=_checks(), pullMs=0)
         self._beat_at = elapsed() + self._intent.heartbeat
-        self._ask()
+        if self._intent.restore is None:
+            self._ask()
+        else:
+            self._fetch(self._intent.restore)
         while not self._over():
             try:
                 event = self._events.get(timeout=self._wait())
@@ -97,7 +109,7 @@ class Life:
     def _wait(self) -> float:
         if self._ended:
             return _POLL_SECONDS
-        due = min(self._ask_at, self._beat_at, self._kill_at)
+        due = min(self._ask_at, self._beat_at, self._kill_at, self._propose_at, self._end_at)
         return max(0.0, due - elapsed())
 
     def _on_time(self) -> None:
@@ -108,25 +120,39 @@ class Life:
             self._ask()
         if now >= self._beat_at:
             self._beat()
+        if now >= self._propose_at:
+            self._propose_at = _FOREVER
+            self._send(self._checkpoints.repeated())
         if now >= self._kill_at and self._program is not None:
             self._kill_at = _FOREVER
             self._program.signal(signal.SIGKILL)
+        if now >= self._end_at:
+            self._end_with_the_rest()
 
-    def _on_event(self, event: _Answered | _Ended | _Signalled) -> None:
+    def _on_event(self, event: Event) -> None:
         match event:
-            case _Answered(report=report, answer=answer):
+            case Answered(report=report, answer=answer):
                 self._on_reply(report, answer)
-            case _Ended(at=at):
+            case Ended(at=at):
                 self._finish(at)
-            case _Signalled(number=signal.SIGUSR1):
+            case Signalled(number=signal.SIGUSR1):
                 with suppress(OSError):  # the server has the order too: the beat asks it
                     self._obey(read_json(self._directory / ORDER) or {})
                 self._beat()
-            case _Signalled():
+            case Signalled():
                 self._terminate()
+            case Cursor():
+                self._cursor = event
+            case Copied():
+                self._checkpoints.add(event)
+                self._send(self._checkpoints.next())
+            case Silent():
+                self._last_words()
+            case Fetched() | NotFetched():
+                self._on_fetched(event)
 
     def _on_answer(self, report: Report, answer: Answer) -> None:
-        self._events.put(_Answered(report, answer))
+        self._events.put(Answered(report, answer))
 
     def _on_reply(self, report: Report, answer: Answer) -> None:
         if answer.stale:
@@ -134,16 +160,30 @@ class Life:
             self._linger = 0.0
             self._die()
             return
-        orders = answer.body.get("orders")
-        for order in orders if isinstance(orders, list) else []:
-            if isinstance(order, dict):
-                self._obey(order)
+        given = answer.body.get("orders")
+        orders = [one for one in given if isinstance(one, dict)] if isinstance(given, list) else []
+        for order in orders:
+            self._obey(order)
+        if all(order.get("kind") != CHECKPOINT_NOW for order in orders):
+            self._asked_for_checkpoint = False
+        retry_at = elapsed() + _number(answer.body.get("retryMs"), _RETRY_MS) / 1000
         if report.kind == CAN_START and not self._ended and self._program is None:
             if answer.body.get("granted") is True:
+                self._checkpoints.begin(int(_number(answer.body.get("lastSeq"), 0)))
                 self._start()
             else:
-                retry = _number(answer.body.get("retryMs"), _RETRY_MS) / 1000
-                self._ask_at = elapsed() + retry
+                self._ask_at = retry_at
+        if report.kind == CHECKPOINT and not self._ended:
+            self._on_verdict(report, answer, retry_at)
+
+    def _on_verdict(self, report: Report, answer: Answer, retry_at: float) -> None:
+        """Ask again for an answer that has not come, else go on to the next checkpoint."""
+        if not self._checkpoints.answered(report, answer):
+            self._propose_at = retry_at
+            return
+        self._send(self._checkpoints.next())
+        if self._end_at < _FOREVER and self._checkpoints.settled:
+            self._end_with_the_rest()
 
     def _obey(self, order: dict[str, Any]) -> None:
         match order.get("kind"):
@@ -153,13 +193,16 @@ class Life:
             case "die":
                 self._linger = min(self._linger, _LAST_WORDS_SECONDS)
                 self._die()
+            case "checkpointNow" if self._program is not None and not self._asked_for_checkpoint:
+                self._asked_for_checkpoint = True
+                self._channel.ask()
             case _:
-                pass  # none, or checkpointNow to a runner that has no checkpoints
+                pass
 
     def _stop(self, grace: float, *, forward: bool = True) -> None:
         """Stop with a grace; a repeat can only bring the kill forward."""
         now = elapsed()
-        if self._ended:
+        if self._ended or self._ending is not None:
             return
         if self._program is None:
             self._end(Ending(ended_at=now, stopped_at=now))
@@ -173,7 +216,7 @@ class Life:
 
     def _die(self) -> None:
         self._stop(0.0, forward=False)
-        if self._program is not None and not self._ended:
+        if self._program is not None and self._ending is None:
             self._program.signal(signal.SIGKILL)
 
     def _terminate(self) -> None:
@@ -190,6 +233,15 @@ class Life:
     def _start(self) -> None:
         self._ask_at = _FOREVER
         environment = program_environment(self._intent, os.environ)
+        environment[PROGRESS] = str(self._channel.progress)
+        if self._restored is not None:
+            environment[RESTORE_DIR] = str(self._directory / RESTORE)
+        try:
+            self._channel.open()
+        except OSError as error:
+            logger.exception("the program's channel could not be made")
+            self._end(Ending(ended_at=elapsed(), error=INTERNAL_ERROR, message=str(error)))
+            return
         try:
             started = program.start(self._intent, self._directory, environment)
         except program.StartFailed as error:
@@ -197,25 +249,48 @@ class Life:
             self._end(Ending(ended_at=elapsed(), error=START_FAILED, message=str(error)))
             return
         self._program = started
-        started.notify(lambda at: self._events.put(_Ended(at)))
-        self._outbox.put(
-            Report(kind="started", at=started.started_at, fields={"restoreBytes": None})
-        )
+        started.notify(lambda at: self._events.put(Ended(at)))
+        read = self._restored.bytes if self._restored else None
+        fields = {"restoreBytes": read}
+        self._outbox.put(Report(kind="started", at=started.started_at, fields=fields))
 
     def _finish(self, at: float) -> None:
-        if self._program is None or self._ended:
+        """Note how the program ended; it is told once its last checkpoints are."""
+        if self._program is None or self._ending is not None:
             return
         exit_code, killed_by, oom = self._program.finish()
-        self._end(
-            Ending(
-                ended_at=at,
-                exit_code=exit_code,
-                signal=killed_by,
-                oom=oom,
-                started_at=self._program.started_at,
-                stopped_at=self._stopped_at,
-            )
+        if self._stopped_at is not None:  # after the grace the end counts, not the last copy
+            self._end_at = max(self._kill_at, elapsed() + _LAST_WORDS_SECONDS)
+        self._kill_at = _FOREVER
+        self._ending = Ending(
+            ended_at=at,
+            exit_code=exit_code,
+            signal=killed_by,
+            oom=oom,
+            started_at=self._program.started_at,
+            stopped_at=self._stopped_at,
         )
+        self._channel.close()
+
+    def _last_words(self) -> None:
+        """Let what the program saved last be committed before its end is told, if that is quick.
+
+        An end that is seen first, by the network or in `exit.json`, closes the Attempt to them.
+        """
+        if self._ended:
+            return
+        if self._checkpoints.settled or self._linger == 0.0:
+            self._end_with_the_rest()
+        else:
+            self._end_at = elapsed() + _LAST_WORDS_SECONDS
+
+    def _end_with_the_rest(self) -> None:
+        self._end_at = _FOREVER
+        if self._ending is None or self._ended:
+            return
+        for report in self._checkpoints.rest():
+            self._outbox.put(report)
+        self._end(self._ending)
 
     def _end(self, ending: Ending) -> None:
         self._ended = True
@@ -240,7 +315,46 @@ class Life:
     def _beat(self) -> None:
         self._beat_at = elapsed() + self._intent.heartbeat
         if not self._ended:
-            self._report(HEARTBEAT)
+            known = self._cursor
+            self._report(HEARTBEAT, **({} if known is None else {"cursor": known.to_json()}))
+
+    def _fetch(self, restore: Restore) -> None:
+        """Fetch the checkpoint on a thread of its own, while heartbeats and orders go on."""
+        store = Path(self._intent.checkpoints) if self._intent.checkpoints else None
+
+        def work() -> None:
+            self._events.put(fetch(restore, self._directory / RESTORE, store=store))
+
+        threading.Thread(target=work, name="restore", daemon=True).start()
+
+    def _on_fetched(self, outcome: Fetched | NotFetched) -> None:
+        if self._ended:
+            return
+        match outcome:
+            case Fetched():
+                self._restored = outcome
+                self._ask()
+            case NotFetched(error=error, message=message):
+                logger.error("the checkpoint cannot be restored", extra={"cause": f": {message}"})
+                self._end(Ending(ended_at=elapsed(), error=error, message=message))
+
+    def _heard(self, line: Line) -> None:
+        """Take a line of the program, on the channel's thread: copies may take their time."""
+        if line.cursor is not None:
+            self._events.put(line.cursor)
+        if line.directory is None:
+            return
+        try:
+            self._events.put(self._copier.copy(line))
+        except (BadTree, OSError) as error:
+            self._channel.refused(str(error), line.id)
+
+    def _server_near(self) -> bool:
+        return elapsed() - self._outbox.answered_at < self._intent.partition_limit
+
+    def _send(self, report: Report | None) -> None:
+        if report is not None:
+            self._outbox.put(report)
 
     def _report(self, kind: str, **fields: Any) -> None:
         self._outbox.put(Report(kind=kind, at=elapsed(), fields=fields))

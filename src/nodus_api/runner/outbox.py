@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nodus_api.runner.client import Answer, ServerAway
-from nodus_api.runner.times import age_ms
+from nodus_api.runner.times import age_ms, elapsed
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ class Outbox:
 
     n is given at the first sending, so that the order of n is the order of sending. A newer
     heartbeat replaces one that waits; everything else is kept until the server answers. So the
-    queue is bounded by what happens once in a life, the committed checkpoints, and one heartbeat.
+    queue is bounded by what happens once in a life, the one open checkpoint, and one heartbeat.
     """
 
     def __init__(
@@ -64,6 +64,8 @@ class Outbox:
         self._reports: list[Report] = []
         self._in_flight: Report | None = None
         self._last_n = 0
+        self.answered_at = elapsed()
+        """When the server answered last, a moment of `times.elapsed`."""
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._send_all, name="outbox", daemon=True)
 
@@ -96,6 +98,7 @@ class Outbox:
                 if wait > _FIRST_WAIT_SECONDS:
                     logger.info("the report server is back")
                 wait = _FIRST_WAIT_SECONDS
+                self.answered_at = elapsed()
                 self._done(report, drop=True)
                 self._answered(report, answer)
                 continue

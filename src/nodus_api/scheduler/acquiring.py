@@ -23,6 +23,7 @@ from nodus_api.scheduler.granting import granted, seen
 from nodus_api.scheduler.intents import intent_of
 from nodus_api.scheduler.settling import released
 from nodus_api.storage.batch import Batch
+from nodus_api.storage.checkpoint_store import restore_sources
 from nodus_api.storage.machine_store import Sighting
 from nodus_api.storage.records import AttemptRecord, Tenancy
 from nodus_api.suppliers.supplier import (
@@ -85,14 +86,20 @@ async def _create(loop: LoopContext, sightings: Sequence[Sighting]) -> None:
 
     async def raise_tries(batch: Batch) -> None:
         intents.clear()
+        stored = await restore_sources(batch.connection, list(batch.records))
         for record in list(batch.records.values()):
             for tenancy in record.held:
                 machine = tenancy.machine
                 if machine.no not in machines or machine.state is not MachineState.REQUESTED:
                     continue
                 record = _tried(record, tenancy, batch.now + ASK_AGAIN)
-                address = addresses[machine.offer]
-                intents[machine.no] = intent_of(record, tenancy, address, loop.reign)
+                intents[machine.no] = intent_of(
+                    record,
+                    tenancy,
+                    addresses[machine.offer],
+                    loop.reign,
+                    stored.get(record.no or 0),
+                )
             batch.put(record)
 
     def create() -> None:

@@ -15,6 +15,7 @@ from nodus_api.kernel.lifecycle import advance
 from nodus_api.kernel.moments import clamped
 from nodus_api.kernel.spec import WorkloadSpec
 from nodus_api.kernel.vocabulary import MachineState, Reason, Stage, Trigger
+from nodus_api.scheduler.checkpointing import proposed
 from nodus_api.scheduler.context import LoopContext
 from nodus_api.storage import due
 from nodus_api.storage.batch import Batch
@@ -130,6 +131,8 @@ def _hear(
             raise IllegalTransition(record.attempt.stage, events.CommandStarted(at=at))
         case "heartbeat":
             return _move(loop, record, events.Heartbeat(at=at))
+        case "checkpoint":
+            return proposed(record, tenancy, report, at)
         case "notice":
             return record  # a supplier's notice comes by the supplier
         case "exited":

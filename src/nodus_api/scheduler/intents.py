@@ -8,6 +8,8 @@ from decimal import Decimal
 
 from nodus_api.kernel.spec import WorkloadSpec
 from nodus_api.kernel.vocabulary import LeaseRole, Market
+from nodus_api.scheduler.checkpointing import interval_of
+from nodus_api.storage.checkpoint_store import Stored
 from nodus_api.storage.leader_store import Reign
 from nodus_api.storage.machine_store import OfferAddress
 from nodus_api.storage.records import AttemptRecord, Lease, Machine, Tenancy
@@ -71,9 +73,17 @@ def token_hash(token: str) -> bytes:
 
 
 def intent_of(
-    record: AttemptRecord, tenancy: Tenancy, address: OfferAddress, reign: Reign
+    record: AttemptRecord,
+    tenancy: Tenancy,
+    address: OfferAddress,
+    reign: Reign,
+    stored: Stored | None,
 ) -> MachineIntent:
-    """Return the whole intent, the same at every call."""
+    """Return the whole intent, the same at every call.
+
+    `stored` is where the checkpoint to go on from lies; without it the runner finds that
+    checkpoint unavailable.
+    """
     attempt, machine = record.attempt, tenancy.machine
     spec = WorkloadSpec.from_json(record.workload.kind, record.workload.spec)
     kind, owner = record.view.owner.kind, record.view.owner.name
@@ -90,7 +100,7 @@ def intent_of(
         spot=machine.market is Market.SPOT,
         token=runner_token(reign.runner_key, machine.key, fence=tenancy.lease.fence),
         program=_program(spec),
-        incarnation=_incarnation(record, spec),
+        incarnation=_incarnation(record, spec, stored),
         tags={"project": attempt.project, kind.label: owner},
     )
 
@@ -107,20 +117,20 @@ def _program(spec: WorkloadSpec) -> Program:
     )
 
 
-def _incarnation(record: AttemptRecord, spec: WorkloadSpec) -> Incarnation:
+def _incarnation(record: AttemptRecord, spec: WorkloadSpec, stored: Stored | None) -> Incarnation:
     attempt = record.attempt
-    interval = spec.checkpoint.interval_seconds
     return Incarnation(
         project=attempt.project,
+        workload=attempt.workload,
         attempt_name=attempt.name,
         slot=attempt.slot,
-        restore=_restore(record),
+        restore=_restore(record, stored),
         gang=_seat(record, ()),
-        checkpoint_interval=None if interval is None else timedelta(seconds=interval),
+        checkpoint_interval=interval_of(record, spec),
     )
 
 
-def _restore(record: AttemptRecord) -> RestorePoint | None:
+def _restore(record: AttemptRecord, stored: Stored | None) -> RestorePoint | None:
     point = record.attempt.restore
     if point is None:
         return None
@@ -129,6 +139,8 @@ def _restore(record: AttemptRecord) -> RestorePoint | None:
         seq=point.seq,
         completed=cursor.completed if cursor else None,
         total=cursor.total if cursor else None,
+        uri=stored.uri if stored else "",
+        sha256=stored.sha256 if stored else "",
     )
 
 

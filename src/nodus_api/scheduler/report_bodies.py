@@ -5,10 +5,10 @@ could hold would stop its Attempt at every pass. What a kind does not know is le
 newer runner is understood.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 from uuid import UUID
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, model_validator
 
 _LONGEST_AGE_MS = 10 * 365 * 86_400_000
 _MESSAGE_BYTES = 1024
@@ -37,6 +37,12 @@ class Cursor(Part):
 
     completed: Count
     total: Count
+
+    @model_validator(mode="after")
+    def _within(self) -> Self:
+        if self.completed > self.total:
+            raise ValueError("completed is more than total")
+        return self
 
 
 class Checks(Part):
@@ -84,13 +90,13 @@ class Heartbeat(Report):
 
 
 class Checkpoint(Report):
-    """The program proposes a checkpoint."""
+    """The runner proposes a checkpoint, with all that its row needs (SC-142)."""
 
     kind: Literal["checkpoint"]
-    seq: Annotated[int, Field(ge=1, le=_BIGGEST)] | None = None
-    bytes: Count | None = None
-    uri: Text | None = None
-    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = None
+    seq: Annotated[int, Field(ge=1, le=_BIGGEST)]
+    bytes: Count
+    uri: Annotated[str, Field(min_length=1, max_length=4096, pattern="^[!-~]+$")]
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
     cursor: Cursor | None = None
 
 

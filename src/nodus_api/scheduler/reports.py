@@ -20,6 +20,7 @@ from pydantic import ValidationError
 from nodus_api.metav1.errors import (
     APIError,
     BadRequest,
+    Conflict,
     GroupResource,
     InternalError,
     MethodNotAllowed,
@@ -28,10 +29,12 @@ from nodus_api.metav1.errors import (
     StaleEpoch,
     Unauthorized,
 )
+from nodus_api.metav1.status import StatusCause, StatusDetails
 from nodus_api.scheduler.intents import token_hash
 from nodus_api.scheduler.listening import Receive, Reply, Scope, Send, read_body, serve
 from nodus_api.scheduler.metrics import LoopMetrics
 from nodus_api.scheduler.report_bodies import own_fields, parse
+from nodus_api.storage.checkpoint_store import Verdict
 from nodus_api.storage.errors import StorageError
 from nodus_api.storage.report_store import GivenReport, ReportStore, Standing
 
@@ -108,7 +111,9 @@ class ReportServer:
         if report.kind != "heartbeat":
             with contextlib.suppress(StorageError):
                 await self._wake()
-        return Reply(status=200, body=orjson.dumps(_orders(report.kind, standing))), report.kind
+        if standing.verdict is Verdict.REFUSED:
+            raise _out_of_sequence(report, standing)
+        return Reply(status=200, body=orjson.dumps(_orders(report, standing))), report.kind
 
 
 def _bearer(scope: Scope) -> str:
@@ -149,13 +154,25 @@ def _first_wrong(error: ValidationError) -> str:
     return f"the report's {field} is wrong: {first['msg']}"
 
 
-def _orders(kind: str, standing: Standing) -> dict[str, Any]:
+def _orders(report: GivenReport, standing: Standing) -> dict[str, Any]:
     answer: dict[str, Any] = {"orders": list(standing.orders)}
-    if kind == "canStart":
+    if report.kind == "canStart":
         answer |= {"granted": standing.won, "lastSeq": standing.last_seq}
         if not standing.won:
             answer["retryMs"] = RETRY_MS
+    if report.kind == "checkpoint":
+        committed = standing.verdict is Verdict.COMMITTED
+        answer |= {"committed": report.body["seq"]} if committed else {"retryMs": RETRY_MS}
     return answer
+
+
+def _out_of_sequence(report: GivenReport, standing: Standing) -> Conflict:
+    """Return the refusal of a checkpoint; its causes say where the slot stands (SC-142)."""
+    last = StatusCause(reason="OutOfSequence", field="lastSeq", message=str(standing.last_seq))
+    return Conflict(
+        f"checkpoint {report.body['seq']} does not follow the slot's last, {standing.last_seq}",
+        details=StatusDetails(causes=(last,)),
+    )
 
 
 def _refusal(error: APIError, request: UUID) -> Reply:

@@ -6,7 +6,7 @@ counted anew (SC-523); a start completes the recovery of the slot's earlier epoc
 """
 
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 
 from nodus_api.kernel.attempt import Attempt, Checkpoints, CostSegment
@@ -17,7 +17,8 @@ from nodus_api.kernel.money import cumulative_usd
 from nodus_api.kernel.offering import CandidateStats
 from nodus_api.kernel.replacement import SlotCounters, decide
 from nodus_api.kernel.spec import WorkloadSpec
-from nodus_api.kernel.vocabulary import MachineState, Stage, WorkloadState
+from nodus_api.kernel.vocabulary import MachineState, Reason, Stage, WorkloadState
+from nodus_api.scheduler.checkpointing import interval_of
 from nodus_api.storage.batch import Batch
 from nodus_api.storage.records import AttemptRecord, Slot, Tenancy
 
@@ -35,6 +36,7 @@ def settle(batch: Batch) -> None:
             # its cost first: the decision asks what the limit leaves
             record = count_costs(release_machines(record, batch.now))
             record = decide_slot(record, batch.now)
+            record = replace(record, restore_lost=_restore_lost(record.attempt))
         record = prove_deletion(record)
         if _billed_times(record.attempt) != _billed_times(before.attempt):
             record = count_costs(record)
@@ -42,6 +44,11 @@ def settle(batch: Batch) -> None:
         share_budget(batch, batch.loaded[no], record)
         if record.attempt.command_started and not before.attempt.command_started:
             _recover_earlier(batch, record)
+
+
+def _restore_lost(attempt: Attempt) -> bool:
+    """Whether the end proves that the checkpoint to go on from is gone (SC-141)."""
+    return attempt.reason is Reason.CHECKPOINT_UNAVAILABLE and attempt.restore is not None
 
 
 def release_machines(record: AttemptRecord, now: datetime) -> AttemptRecord:
@@ -98,6 +105,7 @@ def decide_slot(record: AttemptRecord, now: datetime) -> AttemptRecord:
         budget_left=None if left is None else left - charged(record),
         minimum_start_usd=_shortest_start(record),
         previous_loss=_last_loss(record.slot),
+        checkpoint_interval=interval_of(record, spec) or timedelta(0),
     )
     counters = answer.counters
     slot = replace(

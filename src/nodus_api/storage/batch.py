@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from nodus_api.kernel.attempt import AttemptView
 from nodus_api.storage import attempt_rows as rows
-from nodus_api.storage import statements
+from nodus_api.storage import checkpoint_store, statements
 from nodus_api.storage.bulk import Row, as_json
 from nodus_api.storage.errors import StorageConflict
 from nodus_api.storage.records import AttemptRecord, Decided, Slot, Tenancy
@@ -77,6 +77,7 @@ async def flush(batch: Batch, render: Render) -> int:
         if record != batch.loaded[no]
     ]
     shown = {no: batch.records[no].view for no in sorted(batch.records)}
+    committed = await _commit_checkpoints(batch.connection, changes)
     await _write_slots(batch, changes)
     await _end_workloads(batch.connection, changes)
     touched = await _advance(batch.connection, changes)
@@ -84,10 +85,28 @@ async def flush(batch: Batch, render: Render) -> int:
     shown |= {no: record.view for no, record in new.items()}
     await _write_work(batch.connection, changes, new)
     await _write_tenancies(batch.connection, changes)
-    touched |= new.keys() | await _write_children(batch.connection, changes)
+    touched |= new.keys() | committed | await _write_children(batch.connection, changes)
+    touched |= await _lose_checkpoints(batch, changes)
     await _write_aside(batch)
     await _publish(batch.connection, {no: shown[no] for no in sorted(touched)}, render)
     return len(touched)
+
+
+async def _commit_checkpoints(connection: AsyncConnection, changes: Iterable[Change]) -> set[int]:
+    """Write commits while the slots still hold the seq they follow: that is their guard."""
+    given = [row for _, after in changes for row in checkpoint_store.commit_rows(after)]
+    await _guarded(connection, checkpoint_store.commit(), given, "checkpoints")
+    return {row["attempt"] for row in given}
+
+
+async def _lose_checkpoints(batch: Batch, changes: Iterable[Change]) -> set[int]:
+    """Mark checkpoints that cannot be restored; return the Attempts that made them."""
+    lost = [after for _, after in changes if after.restore_lost]
+    given = [checkpoint_store.lost_row(record, batch.now) for record in lost]
+    if not given:
+        return set()
+    makers = await batch.connection.execute(checkpoint_store.lose(), as_json(given))
+    return {no for no in makers.scalars() if no is not None}
 
 
 async def _write_slots(batch: Batch, changes: Iterable[Change]) -> None:
@@ -304,7 +323,7 @@ async def _execute(
 
 async def _guarded(
     connection: AsyncConnection,
-    statement: sa.UpdateBase,
+    statement: sa.Executable,
     given: Sequence[Row],
     what: str,
 ) -> set[int]:

@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from nodus_api.kernel.attempt import Attempt, AttemptView
+from nodus_api.kernel.attempt import Attempt, AttemptView, Cursor
 from nodus_api.kernel.vocabulary import (
     LeaseRole,
     MachineState,
@@ -131,6 +131,23 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """A checkpoint that is committed in this transaction (SC-142).
+
+    `committed` is the moment of what it saved, in whole seconds; `after` is the slot's last seq as
+    it was loaded, the guard of the statement.
+    """
+
+    seq: int
+    after: int
+    size: int
+    uri: str
+    sha256: bytes
+    cursor: Cursor | None
+    committed: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptRecord:
     """An Attempt with everything that a decision about it may need or change.
 
@@ -145,6 +162,10 @@ class AttemptRecord:
     spent_elsewhere: Decimal = Decimal(0)
     """What the workload's other Attempts were charged, where it has a limit; never written."""
     tenancies: tuple[Tenancy, ...] = ()
+    commits: tuple[Commit, ...] = ()
+    """The checkpoints to write; none in a record that was loaded."""
+    restore_lost: bool = False
+    """Whether the checkpoint that the Attempt was to go on from is gone (SC-141); not loaded."""
 
     @property
     def attempt(self) -> Attempt:

@@ -12,6 +12,7 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from nodus_api.storage import tables as t
+from nodus_api.storage.checkpoint_store import Verdict, verdict_on
 from nodus_api.storage.engine import Database
 from nodus_api.storage.records import Report
 from nodus_api.storage.statements import bigints, database_now
@@ -46,6 +47,8 @@ class Standing:
     won: bool
     last_seq: int
     orders: tuple[Mapping[str, Any], ...]
+    verdict: Verdict | None = None
+    """Of a checkpoint: whether it is committed."""
 
 
 class ReportStore:
@@ -58,7 +61,8 @@ class ReportStore:
         """Keep a report once, if its epoch is the current one; say where the sender stands.
 
         None: no lease has that token. A report that was kept before, or whose `n` is not
-        above the last applied one, changes nothing (SC-641).
+        above the last applied one, changes nothing (SC-641). A checkpoint is kept only
+        while the loop may still commit it (SC-142).
         """
         async with self._database.transaction() as connection:
             row = (await connection.execute(_sender(token_sha256))).mappings().first()
@@ -67,7 +71,11 @@ class ReportStore:
             same = row["uid"] == report.attempt and row["epoch"] == report.epoch
             replayed = same and report.n <= row["last_report"]
             current = same and row["current"]
-            if current and not replayed:
+            verdict = None
+            if current and report.kind == "checkpoint":
+                sender = _from_lease(sa.select(), token_sha256)
+                verdict = await verdict_on(connection, sender, report.body)
+            if current and not replayed and verdict in (None, Verdict.PENDING):
                 await connection.execute(_keep(token_sha256, report))
         return Standing(
             current=current or replayed,
@@ -75,6 +83,7 @@ class ReportStore:
             won=row["won"],
             last_seq=row["last_seq"],
             orders=tuple(row["orders"]),
+            verdict=verdict,
         )
 
 

@@ -72,8 +72,9 @@ def lock_attempts() -> sa.Select[Any]:
     """Lock the Attempts :nos in rising `no`, with the predecessors whose recovery is still open.
 
     A start completes `recoverySeconds` of every earlier epoch of its slot (SC-016), so
-    those rows are locked in the same order. Uses the primary key and the unique key
-    (workload, slot, epoch); takes one row lock an Attempt.
+    those rows are locked in the same order; so is the maker of the checkpoint that one
+    goes on from, since the loss of that checkpoint touches it (SC-141). Uses the primary
+    keys and the unique key (workload, slot, epoch); takes one row lock an Attempt.
     """
     mine, before = t.attempts.alias("mine"), t.attempts.alias("before")
     open_losses = (
@@ -90,9 +91,23 @@ def lock_attempts() -> sa.Select[Any]:
         .where(mine.c.no == sa.any_(bigints("nos")), mine.c.command_started.is_(None))
         .where(t.interruptions.c.recovery_seconds.is_(None))
     )
+    makers = (
+        sa.select(t.checkpoints.c.attempt)
+        .join(
+            mine,
+            sa.and_(
+                t.checkpoints.c.workload == mine.c.workload,
+                t.checkpoints.c.slot == mine.c.slot,
+                t.checkpoints.c.seq == mine.c.restore_seq,
+            ),
+        )
+        .where(mine.c.no == sa.any_(bigints("nos")), mine.c.command_started.is_(None))
+        .where(t.checkpoints.c.attempt.is_not(None))
+    )
+    every = sa.select(sa.func.unnest(bigints("nos"))).union(open_losses, makers)
     return (
         sa.select(t.attempts.c.no)
-        .where(t.attempts.c.no.in_(sa.select(sa.func.unnest(bigints("nos"))).union(open_losses)))
+        .where(t.attempts.c.no.in_(every))
         .order_by(t.attempts.c.no)
         .with_for_update()
     )

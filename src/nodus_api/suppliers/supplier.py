@@ -76,11 +76,16 @@ class Program:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestorePoint:
-    """The checkpoint to go on from (SC-141); both cursor fields are set or neither."""
+    """The checkpoint to go on from (SC-141); both cursor fields are set or neither.
+
+    `uri` is as its runner reported it, `sha256` in hex; both are empty if nothing is known of it.
+    """
 
     seq: int
     completed: int | None = None
     total: int | None = None
+    uri: str = ""
+    sha256: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +103,7 @@ class Incarnation:
     """What a program is told of itself, as NODUS_ variables (SC-143, SC-144)."""
 
     project: str
+    workload: UUID
     attempt_name: str
     slot: str
     restore: RestorePoint | None = None

@@ -4,11 +4,13 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from urllib.parse import quote
 
 import nodus_api
 from nodus_api.runner.files import LOG, SPAWNED
 from nodus_api.runner.identity import identity_of, write_identity
-from nodus_api.runner.intent import RunnerIntent
+from nodus_api.runner.intent import Restore, RunnerIntent
+from nodus_api.suppliers.local.workdir import UNPLACED
 from nodus_api.suppliers.supplier import Incarnation, MachineIntent
 
 
@@ -19,9 +21,15 @@ def runner_intent(
     environment: Mapping[str, str],
     heartbeat: float,
     cgroup: Path | None,
+    checkpoints: Path,
 ) -> RunnerIntent:
-    """Return what the runner is told; the token is not in it but in a file beside it."""
-    program = intent.program
+    """Return what the runner is told; the token is not in it but in a file beside it.
+
+    `checkpoints` holds those of every workload; the runner is told of its slot's alone.
+    """
+    program, incarnation = intent.program, intent.incarnation
+    restore = incarnation.restore
+    slot = checkpoints / str(incarnation.workload) / quote(incarnation.slot, safe="")
     return RunnerIntent(
         installation=str(intent.installation),
         machine=intent.key,
@@ -31,12 +39,15 @@ def runner_intent(
         command=program.command,
         report_to=f"unix:{runner_socket}",
         environment={**environment, **program.environment},
-        context=program_context(intent.incarnation, intent.epoch),
+        context=program_context(incarnation, intent.epoch),
         working_directory=program.working_directory,
         stop_grace=program.stop_grace.total_seconds(),
         heartbeat=heartbeat,
         memory_bytes=program.memory_bytes,
         cgroup=str(cgroup) if cgroup else None,
+        checkpoints=str(slot),
+        copies=str(checkpoints / UNPLACED / intent.key),
+        restore=Restore(uri=restore.uri, sha256=restore.sha256) if restore else None,
     )
 
 

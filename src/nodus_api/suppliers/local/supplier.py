@@ -249,6 +249,7 @@ class LocalSupplier:
             environment=self._environment,
             heartbeat=self._heartbeat,
             cgroup=group,
+            checkpoints=self._directories.checkpoints,
         )
         self._directories.make(intent.key, asked.to_json(), intent.token)
 

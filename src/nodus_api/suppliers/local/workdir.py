@@ -14,12 +14,17 @@ from typing import Any
 
 from nodus_api.runner import files
 from nodus_api.runner.files import read_json, write_json, write_text
+from nodus_api.runner.trees import remove_tree
 
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
 _STAGING = ".new"
 _TRASH = ".trash"
 _TOMBSTONES = ".gone"
+_CHECKPOINTS = "checkpoints"
 _TOMBSTONE_LIFE = timedelta(days=1)
+
+UNPLACED = ".unplaced"
+"""Where, beside the checkpoints, each machine makes the copies that become some."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,16 +35,20 @@ class Tombstone:
 
 
 class WorkDirectories:
-    """The machines of one root: `root/KEY/`, and what is coming and going beside them."""
+    """The machines of one root: `root/KEY/`, and what is coming and going beside them.
+
+    `root/checkpoints/WORKLOAD/SLOT/EPOCH/SEQ` outlives the machines (SC-126).
+    """
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self.checkpoints = root / _CHECKPOINTS
         for folder in (root, root / _STAGING, root / _TRASH, root / _TOMBSTONES):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def valid(self, key: str) -> bool:
         """Whether a key can name a machine here; no other ever reaches the file system."""
-        return _KEY.fullmatch(key) is not None
+        return _KEY.fullmatch(key) is not None and key != _CHECKPOINTS
 
     def path(self, key: str) -> Path:
         """Return the work directory of a key."""
@@ -75,7 +84,11 @@ class WorkDirectories:
             self.path(key).rename(self.root / _TRASH / key)
 
     def empty_trash(self, key: str) -> None:
-        """Delete what was discarded; slow for a large tree, so not for an event loop."""
+        """Delete what was discarded, and copies that the machine did not complete.
+
+        Slow for a large tree, so not for an event loop.
+        """
+        remove_tree(self.checkpoints / UNPLACED / key)
         trash = self.root / _TRASH / key
         while _there(trash):
             try:
