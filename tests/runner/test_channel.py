@@ -7,7 +7,7 @@ import pytest
 
 from nodus_api.runner.channel import BadLine, Cursor, Line, read_line
 
-HOME = Path("/machine/work")
+HOME = Path("/machine/place")
 
 
 def said(**line: object) -> Line:
@@ -19,7 +19,7 @@ def test_a_cursor() -> None:  # SC-642
 
 
 @pytest.mark.parametrize(
-    ("given", "meant"), [("state", "/machine/work/state"), ("/data/state", "/data/state")]
+    ("given", "meant"), [("state", "/machine/place/state"), ("/data/state", "/data/state")]
 )
 def test_a_checkpoint(given: str, meant: str) -> None:
     assert said(checkpoint={"dir": given}, id="a-1") == Line(
