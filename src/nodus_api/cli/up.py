@@ -108,7 +108,8 @@ def _supervise(settings: Settings, directory: DataDirectory, sockets: Sockets) -
                     supervisor.start(child)
             client = replace(ApiClient.from_kubeconfig(directory.kubeconfig), server=local)
             supervisor.run(
-                lambda: asyncio.run(_is_ready(client)), lambda: _announce(directory, server)
+                lambda: asyncio.run(_are_ready(client, sockets.health)),
+                lambda: _announce(directory, server),
             )
         finally:
             directory.database_url.unlink(missing_ok=True)
@@ -162,7 +163,26 @@ def _children(sockets: Sockets, environment: dict[str, str]) -> list[Child]:
     ]
 
 
-async def _is_ready(client: ApiClient) -> bool:
+async def _are_ready(client: ApiClient, health: socket.socket) -> bool:
+    """Say whether server and scheduler are ready: the server alone would place nothing."""
+    return await _server_is_ready(client) and await _scheduler_is_ready(health)
+
+
+async def _scheduler_is_ready(health: socket.socket) -> bool:
+    address, port = health.getsockname()[:2]
+    try:
+        async with asyncio.timeout(0.5):
+            reader, writer = await asyncio.open_connection(address, port)
+            try:
+                writer.write(b"GET /readyz HTTP/1.0\r\n\r\n")
+                return b" 200 " in await reader.readline()
+            finally:
+                writer.close()
+    except (OSError, TimeoutError):
+        return False
+
+
+async def _server_is_ready(client: ApiClient) -> bool:
     try:
         async with asyncio.timeout(0.5):
             status, _ = await client.get("/readyz")
