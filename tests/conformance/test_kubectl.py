@@ -208,14 +208,19 @@ def test_can_i_asks_the_server(kubectl: Kubectl) -> None:  # LW-023
 
 
 def watched(live: Up, name: str, until: str) -> list[list[str]]:
-    """Return the lines of a kubectl watch of a new Job, up to a phase, without the heading."""
+    """Return the lines of a kubectl watch of a new Job, up to a phase, without the heading.
+
+    The Job is submitted once kubectl has shown an earlier one: its watch then begins before.
+    """
     program = shutil.which("kubectl")
     if program is None:
         pytest.skip("kubectl is not on the PATH")
+    live.nodus("submit", "-f", "-", "--wait", stdin=job(f"{name}-before", "exit 0"))
+    selector = f"nodus.dev/job in ({name}-before, {name})"
     watching = subprocess.Popen(  # noqa: S603 -- found on the PATH
         [
             *(program, "--kubeconfig", str(live.root / "kubeconfig")),
-            *("get", "attempts", "-l", f"nodus.dev/job={name}", "-w", "--output-watch-events"),
+            *("get", "attempts", "-l", selector, "-w", "--output-watch-events"),
         ],
         stdout=subprocess.PIPE,
         text=True,
@@ -223,18 +228,23 @@ def watched(live: Up, name: str, until: str) -> list[list[str]]:
     )
     try:
         assert watching.stdout is not None
-        live.nodus("submit", "-f", "-", stdin=job(name, "sleep 1"))
         lines: list[list[str]] = []
+        submitted = False
         for line in watching.stdout:
-            lines.append(re.split(r" {2,}", line.strip()))
-            if until in line:
-                break
+            cells = re.split(r" {2,}", line.strip())
+            if cells[1].startswith(f"{name}-before-") and not submitted:
+                live.nodus("submit", "-f", "-", stdin=job(name, "sleep 1"))
+                submitted = True
+            if cells[1].startswith(f"{name}-0-"):
+                lines.append(cells)
+                if until in line:
+                    break
     finally:
         watching.terminate()
         watching.wait(20)
         if watching.stdout is not None:
             watching.stdout.close()
-    return lines[1:]
+    return lines
 
 
 def test_watch_prints_each_change(live: Up) -> None:  # LW C-79
