@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -36,8 +37,13 @@ def started() -> Iterator[list[Process]]:
 
 
 def start(started: list[Process], command: list[str]) -> Process:
-    started.append(subprocess.Popen(command, stdout=subprocess.PIPE))  # noqa: S603 -- ours
-    return started[-1]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE)  # noqa: S603 -- ours
+    started.append(process)
+    arguments = Path(f"/proc/{process.pid}/cmdline")
+    deadline = time.monotonic() + 10
+    while command[-1].encode() not in arguments.read_bytes():  # shown slightly after the exec
+        assert time.monotonic() < deadline
+    return process
 
 
 def test_a_process_is_its_pid_and_its_start() -> None:
