@@ -25,8 +25,9 @@ demo: $(READY)
 up: $(READY)
 	@$(BIN)/nodus up $(if $(D),--data-dir $(D))
 
-# A Postgres a worker; the tests of one file stay together, so that they share what they start.
+# First the programs of other versions, as far as they can be had. A Postgres a worker; the tests of one file stay together, so that they share what they start.
 test: $(READY)
+	@$(BIN)/python -m tests.programs
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --cov --cov-report=term:skip-covered $(PYTEST_ARGS)
 	$(BIN)/python -m coverage report --include='*/nodus_api/kernel/*,*/nodus_api/metav1/*' --fail-under=100 --skip-covered
 

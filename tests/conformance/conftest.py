@@ -1,15 +1,16 @@
 """A live server with Attempts of every phase, for real clients."""
 
 import os
-import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import pytest
+from tests import programs
 from tests.cli.live import Up, eventually, job
-
-Kubectl = Callable[..., str]
 
 
 @pytest.fixture(scope="session")
@@ -37,24 +38,56 @@ def live(open_folder: Path) -> Iterator[Up]:
         )
 
 
-@pytest.fixture(scope="session")
-def kubectl(live: Up) -> Kubectl:
-    """Run the machine's kubectl against the live server; skipped where there is none."""
-    program = shutil.which("kubectl")
-    if program is None:
-        pytest.skip("kubectl is not on the PATH")
+@dataclass(frozen=True, slots=True)
+class Kubectl:
+    """One version of kubectl, with the credentials of one server."""
 
-    def run(*arguments: str, code: int = 0, stdin: str = "", **environment: str) -> str:
-        done = subprocess.run(  # noqa: S603 -- found on the PATH
-            [program, "--kubeconfig", str(live.root / "kubeconfig"), *arguments],
+    program: str
+    root: Path
+
+    def __call__(self, *arguments: str, code: int = 0, stdin: str = "", **environment: str) -> str:
+        """Run it to its end and return what it printed, errors last."""
+        done = subprocess.run(  # noqa: S603 -- found on the PATH, or fetched by its hash
+            [*self.command, *arguments],
             input=stdin,
             capture_output=True,
             text=True,
             timeout=60,
             check=False,
-            env={**os.environ, "KUBECACHEDIR": str(live.root / "kube-cache"), **environment},
+            env=self.environment | environment,
         )
         assert done.returncode == code, done.stderr
         return done.stdout + done.stderr
 
-    return run
+    @contextmanager
+    def started(self, *arguments: str) -> Iterator[IO[str]]:
+        """Yield the output of a command that goes on until this is left."""
+        running = subprocess.Popen(  # noqa: S603 -- the same
+            [*self.command, *arguments], stdout=subprocess.PIPE, text=True, env=self.environment
+        )
+        assert running.stdout is not None
+        try:
+            with running.stdout:
+                yield running.stdout
+                running.terminate()
+        finally:
+            running.kill()
+            running.wait(20)
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        return (self.program, "--kubeconfig", str(self.root / "kubeconfig"))
+
+    @property
+    def environment(self) -> dict[str, str]:
+        cache = self.root / f"kube-cache-{Path(self.program).parent.name}"
+        return {**os.environ, "KUBECACHEDIR": str(cache)}
+
+
+@pytest.fixture(scope="session", params=list(programs.KUBECTL))
+def kubectl(live: Up, request: pytest.FixtureRequest) -> Kubectl:
+    """Run each kubectl against the live server; skipped where it could not be had."""
+    found = programs.kubectl(request.param)
+    if found is None:
+        pytest.skip(f"kubectl {request.param} was not fetched: see tests/programs.py")
+    return Kubectl(str(found), live.root)

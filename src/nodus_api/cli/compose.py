@@ -90,8 +90,8 @@ async def run_scheduler(
     """
     clock = SystemClock()
     directory = DataDirectory(settings.data_dir)
-    directory.run.mkdir(mode=0o700, parents=True, exist_ok=True)
     async with _database(settings, Role.SCHEDULER) as database:
+        directory.run.mkdir(mode=0o700, parents=True, exist_ok=True)
         installation = await Feed(database, clock=clock).installation()
         scheduler = Scheduler(
             database,
