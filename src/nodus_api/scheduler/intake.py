@@ -59,6 +59,8 @@ async def _take(loop: LoopContext, command: Command) -> bool:
     ) as edit:
         outcome, message = await _apply(loop, edit, command, kind, organization)
         await edit.answer(command, outcome, message)
+    if edit.workload is not None and edit.workload.state is WorkloadState.DELETED:
+        loop.deleted.add(edit.workload.uid)
     log.info(
         "command applied",
         extra={"verb": command.verb, "target": command.target, "outcome": outcome},
