@@ -16,8 +16,9 @@ from nodus_api.storage.engine import Database
 HEAD = '{"apiVersion":"nodus.dev/v1","kind":"Attempt","metadata":{"resourceVersion":""'
 
 
-def document(usd: str) -> bytes:
-    return f'{HEAD}}},"status":{{"actual":{{"costUSD":"{usd}"}}}}}}'.encode()
+def document(usd: str, offering: str = "big") -> bytes:
+    placed = f'"placement":{{"offering":"{offering}"}}'
+    return f'{HEAD}}},"status":{{"actual":{{"costUSD":"{usd}"}},{placed}}}}}'.encode()
 
 
 @pytest.fixture

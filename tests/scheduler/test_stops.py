@@ -264,7 +264,7 @@ async def test_delete_stops_and_frees_the_name(world: World) -> None:  # SC-806
     await world.ask("delete")
     await world.settle()
     assert (await world.workload())["state"] == "Deleted"
-    assert (await world.status())["reason"] == "Stopped"
+    assert [row["reason"] for row in await world.rows(t.attempts_archive)] == ["Stopped"]
     command = await world.submit()
     await world.settle()
     assert await world.outcome(command) == "Applied"

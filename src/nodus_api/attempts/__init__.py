@@ -6,6 +6,6 @@ Decision 1: the writer makes the document. The scheduler renders an Attempt once
    republish of old objects when a field is added.
 """
 
-from nodus_api.attempts.projection import HEAD, RenderedAttempt, render, splice
+from nodus_api.attempts.projection import HEAD, RenderedAttempt, preview, render, splice
 
-__all__ = ["HEAD", "RenderedAttempt", "render", "splice"]
+__all__ = ["HEAD", "RenderedAttempt", "preview", "render", "splice"]

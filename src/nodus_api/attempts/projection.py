@@ -7,6 +7,7 @@ same bytes.
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 import orjson
 
@@ -72,6 +73,16 @@ def render(view: AttemptView) -> RenderedAttempt:
         doc=orjson.dumps(document.to_wire()),
         sel={"labels": _labels(view), "fields": selectable(view)},
     )
+
+
+def preview(placement: kernel.Placement) -> dict[str, Any]:
+    """Return a placement that nothing follows from, as `status.placement` shows one (SC-803).
+
+    `predicted` is beside its fields, where something was chosen.
+    """
+    shown, predicted = _placement(placement), _predicted(placement)
+    document: dict[str, Any] = {} if shown is None else shown.to_wire()
+    return document | ({} if predicted is None else {"predicted": predicted.to_wire()})
 
 
 def splice(doc: bytes, rev: int) -> bytes:

@@ -2,7 +2,8 @@
 
 import getpass
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -38,7 +39,15 @@ async def insert(database: Database, manifests: Sequence[Manifest]) -> list[str]
     return keys
 
 
-async def ask(database: Database, verb: Verb, *, project: str, kind: OwnerKind, name: str) -> str:
+async def ask(
+    database: Database,
+    verb: Verb,
+    *,
+    project: str,
+    kind: OwnerKind,
+    name: str,
+    body: Mapping[str, Any] | None = None,
+) -> str:
     """Ask for something about a workload that exists, and return the key. Raises Refused."""
     key = str(uuid.uuid4())
     try:
@@ -54,7 +63,7 @@ async def ask(database: Database, verb: Verb, *, project: str, kind: OwnerKind, 
                 kind=kind,
                 target=name,
                 project=project,
-                body={},
+                body=body or {},
                 key=key,
                 asked_by=_user(),
             )

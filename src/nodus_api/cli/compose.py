@@ -21,7 +21,7 @@ from nodus_api.cli.data_directory import DataDirectory
 from nodus_api.cli.main import product_version
 from nodus_api.cli.options import find_database
 from nodus_api.clock import Clock, SystemClock
-from nodus_api.scheduler import Scheduler
+from nodus_api.scheduler import Retention, Scheduler
 from nodus_api.scheduler.health import HealthServer
 from nodus_api.scheduler.listening import unix_socket
 from nodus_api.scheduler.reports import ReportServer
@@ -98,6 +98,9 @@ async def run_scheduler(
             _supplier(settings, directory, installation, clock),
             clock,
             holder=f"{socket.gethostname()}/{os.getpid()}",
+            retention=Retention(
+                finished=settings.retain_finished, count=settings.retain_finished_count
+            ),
         )
         answers = ReportServer(
             ReportStore(database),

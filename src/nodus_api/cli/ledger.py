@@ -127,16 +127,12 @@ def _charges(project: str | None) -> sa.Select[Any]:
         t.attempts_archive.c.project,
         t.attempts_archive.c.workload_kind,
         t.attempts_archive.c.workload_name,
-        t.machines.c.offering,
+        _in_document(t.attempts_archive.c.doc, "status", "placement", "offering"),
         entry.c.segment,
         entry.c.covered,
         entry.c.usd,
         sa.func.extract("epoch", entry.c.to_ts - entry.c.from_ts),
-    ).select_from(
-        t.attempts_archive.join(entry, sa.true()).join(
-            t.machines, t.machines.c.no == entry.c.machine
-        )
-    )
+    ).select_from(t.attempts_archive.join(entry, sa.true()))  # its machines' rows are gone
     rows = sa.union_all(live, archived).subquery("rows")
     keys = [rows.c[k] for k in ("attempt", "project", "kind", "owner", "offering", "segment")]
     query = sa.select(
@@ -150,12 +146,16 @@ def _charges(project: str | None) -> sa.Select[Any]:
     return query
 
 
+def _in_document(document: Any, *path: str) -> Any:
+    """Return the text at a path of a stored document."""
+    return sa.cast(sa.func.convert_from(document, "UTF8"), JSONB)[path].astext
+
+
 def _documents_total(project: str | None) -> sa.Select[Any]:
     """Select the sum of status.actual.costUSD over published and archived documents."""
 
     def cost(document: Any) -> Any:
-        text = sa.func.convert_from(document, "UTF8")
-        found = sa.cast(text, JSONB)[("status", "actual", "costUSD")].astext
+        found = _in_document(document, "status", "actual", "costUSD")
         return sa.cast(found, sa.Numeric(18, 6)).label("usd")
 
     live = sa.select(

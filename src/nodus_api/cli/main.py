@@ -48,6 +48,29 @@ COMMANDS = {
     "stop": Entry(
         "submit", "stop", "Stop a workload for good; OWNER is KIND/NAME, or the NAME of a Job."
     ),
+    "suspend": Entry(
+        "owners",
+        "suspend",
+        "Stop a workload for a while; OWNER is KIND/NAME, or the NAME of a Job.",
+    ),
+    "resume": Entry(
+        "owners",
+        "resume",
+        "Let a suspended workload go on; OWNER is KIND/NAME, or the NAME of a Job.",
+    ),
+    "scale": Entry(
+        "owners",
+        "scale",
+        "Say how many Attempts may live at once; OWNER is KIND/NAME, or the NAME of a Job.",
+    ),
+    "delete": Entry(
+        "owners",
+        "delete",
+        "Stop a workload and take it out of the API; OWNER is KIND/NAME, or the NAME of a Job.",
+    ),
+    "estimate": Entry(
+        "estimate", "estimate", "Show where a manifest would be placed and why, without running it."
+    ),
     "get": Entry("views", "get", "Show Attempts, all of a project or those named."),
     "cost": Entry(
         "views",

@@ -1,6 +1,7 @@
 """`nodus submit` and `nodus stop`: requests to the scheduler, and what becomes of them."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from nodus_api.cli.options import (
 )
 from nodus_api.cli.waiting import follow
 from nodus_api.kernel.vocabulary import OwnerKind
-from nodus_api.workloads import ManifestError, Verb, parse_manifests
+from nodus_api.workloads import Manifest, ManifestError, Verb, parse_manifests
 
 _LARGEST = 4 * 1024 * 1024
 
@@ -54,10 +55,7 @@ async def submit(
     if wait and no_wait:
         raise Refused("--wait and --no-wait do not go together: give one.")
     settings = settings_from(options)
-    try:
-        manifests = parse_manifests(_read(file), project=project)
-    except ManifestError as error:
-        raise Refused(_sentence(file, str(error))) from error
+    manifests = read_manifests(file, project)
     client = None
     if wait:
         client = ApiClient.from_kubeconfig(
@@ -110,6 +108,14 @@ def parse_owner(text: str) -> tuple[OwnerKind, str]:
             return known, name
     kinds = ", ".join(known.lower() for known in OwnerKind)
     raise Refused(f"{text!r} names no owner: write KIND/NAME with a kind of {kinds}.")
+
+
+def read_manifests(file: str, project: str) -> Sequence[Manifest]:
+    """Return the checked manifests of a file, - for stdin. Raises Refused."""
+    try:
+        return parse_manifests(_read(file), project=project)
+    except ManifestError as error:
+        raise Refused(_sentence(file, str(error))) from error
 
 
 def _sentence(file: str, said: str) -> str:

@@ -10,8 +10,8 @@ token and the time in one statement, so that a supplier's answer is never compar
 before it (P-10), at no cost. (One reading a pass would be older than what the pass has learnt.)
 """
 
-from nodus_api.scheduler.context import Pace
+from nodus_api.scheduler.context import Pace, Retention
 from nodus_api.scheduler.loop import Passes, Scheduler
 from nodus_api.scheduler.metrics import LoopMetrics
 
-__all__ = ["LoopMetrics", "Pace", "Passes", "Scheduler"]
+__all__ = ["LoopMetrics", "Pace", "Passes", "Retention", "Scheduler"]

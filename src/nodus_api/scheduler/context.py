@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from typing import TypeVar
+from uuid import UUID
 
 from nodus_api.clock import Clock
 from nodus_api.kernel.vocabulary import Stage
@@ -20,6 +21,7 @@ from nodus_api.storage.errors import FencedOff, StorageUnavailable
 from nodus_api.storage.leader_store import Reign
 from nodus_api.storage.machine_store import MachineStore
 from nodus_api.storage.records import AttemptRecord
+from nodus_api.storage.retirement import RetirementStore
 from nodus_api.storage.workload_store import WorkloadStore
 from nodus_api.suppliers.supplier import Supplier
 
@@ -43,6 +45,16 @@ class Pace:
     accrual: timedelta = timedelta(seconds=60)
     offers: timedelta = timedelta(seconds=10)
     sweep: timedelta = timedelta(minutes=5)
+    retention: timedelta = timedelta(seconds=60)
+    """Between two looks for what is too old or too many to be shown (SC-806)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retention:
+    """How long, and how many a project, finished Attempts stay in the API (SC-806)."""
+
+    finished: timedelta = timedelta(hours=24)
+    count: int = 2000
 
 
 @dataclass(slots=True, kw_only=True)
@@ -58,13 +70,19 @@ class LoopContext:
     clock: Clock
     metrics: LoopMetrics
     calls: Calls
+    retirement: RetirementStore
     pace: Pace = field(default_factory=Pace)
+    retention: Retention = field(default_factory=Retention)
     offers_known: bool = False
     """Whether this reign has heard what the supplier offers; nothing is placed before."""
     offers_due: float = 0.0
     """When (monotonic) the supplier is asked for its offers again."""
     sweep_due: float = 0.0
     """When (monotonic) the supplier is asked for all its machines again."""
+    retention_due: float = 0.0
+    """When (monotonic) finished Attempts are looked through again; at once in a new reign."""
+    deleted: set[UUID] = field(default_factory=set)
+    """Deleted workloads that may still have Attempts; a new reign finds them in the rows."""
     setbacks: Setbacks = field(default_factory=Setbacks)
 
     async def in_batches(

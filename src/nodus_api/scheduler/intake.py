@@ -59,6 +59,8 @@ async def _take(loop: LoopContext, command: Command) -> bool:
     ) as edit:
         outcome, message = await _apply(loop, edit, command, kind, organization)
         await edit.answer(command, outcome, message)
+    if edit.workload is not None and edit.workload.state is WorkloadState.DELETED:
+        loop.deleted.add(edit.workload.uid)
     log.info(
         "command applied",
         extra={"verb": command.verb, "target": command.target, "outcome": outcome},
@@ -142,7 +144,7 @@ async def _move(edit: WorkloadEdit, workload: Workload, state: WorkloadState) ->
     over = state is WorkloadState.STOPPED
     stoppable = (WorkloadState.ACTIVE, WorkloadState.SUSPENDED) if over else (WorkloadState.ACTIVE,)
     if workload.state not in stoppable:
-        return Applied.REFUSED, f"it has {workload.state.lower()} already"
+        return Applied.REFUSED, f"{_is(workload)} already"
     await edit.put(replace(workload, state=state, ended=edit.now if over else None))
     await _close_slots(edit, SlotState.STOPPED if over else SlotState.SUSPENDED)
     return Applied.APPLIED, None
@@ -169,7 +171,7 @@ async def _resume(edit: WorkloadEdit, workload: Workload) -> Answer:
     if workload.state is WorkloadState.ACTIVE:
         return Applied.UNCHANGED, None
     if workload.state is not WorkloadState.SUSPENDED:
-        return Applied.REFUSED, f"it is {workload.state.lower()}, which is final: submit it again"
+        return Applied.REFUSED, f"{_is(workload)}, which is final: submit it under another name"
     await edit.put(replace(workload, state=WorkloadState.ACTIVE, outcome=None))
     await edit.put_slots(
         [
@@ -181,6 +183,13 @@ async def _resume(edit: WorkloadEdit, workload: Workload) -> Answer:
     return Applied.APPLIED, None
 
 
+def _is(workload: Workload) -> str:
+    """Say in what state a workload is."""
+    state = workload.state
+    passive = state in (WorkloadState.SUSPENDED, WorkloadState.STOPPED)
+    return f"it {'is' if passive else 'has'} {state.lower()}"
+
+
 async def _scale(edit: WorkloadEdit, workload: Workload, count: int) -> Answer:
     """Change how many Attempts may live: a Job's parallelism, a Function's or Agent's workers."""
     field = "workers" if workload.kind in SCALED_KINDS else "parallelism"
@@ -189,7 +198,11 @@ async def _scale(edit: WorkloadEdit, workload: Workload, count: int) -> Answer:
     if workload.spec[field] == count:
         return Applied.UNCHANGED, None
     if workload.state not in (WorkloadState.ACTIVE, WorkloadState.SUSPENDED):
-        return Applied.REFUSED, f"it has {workload.state.lower()} already"
+        return Applied.REFUSED, f"{_is(workload)} already"
+    if workload.kind is OwnerKind.JOB and count < 1:
+        return Applied.REFUSED, "a Job's parallelism is at least 1: suspend it instead"
+    if WorkloadSpec.from_json(workload.kind, workload.spec).gang is not None:
+        return Applied.REFUSED, "a gang runs whole and cannot be scaled: suspend it instead"
     scaled = replace(workload, spec={**workload.spec, field: count})
     await edit.put(scaled)
     wanted = set(wanted_slots(WorkloadSpec.from_json(workload.kind, scaled.spec)))

@@ -9,7 +9,7 @@ from nodus_api.attempts import render
 from nodus_api.clock import Clock
 from nodus_api.scheduler.accruing import accrue
 from nodus_api.scheduler.acquiring import request_machines
-from nodus_api.scheduler.context import LoopContext, Pace
+from nodus_api.scheduler.context import LoopContext, Pace, Retention
 from nodus_api.scheduler.desiring import end_workloads, fill_slots, stop_unwanted
 from nodus_api.scheduler.errands import Calls
 from nodus_api.scheduler.hearing import apply_reports
@@ -20,6 +20,7 @@ from nodus_api.scheduler.observing import Watch, observe_machines
 from nodus_api.scheduler.offers import sync_offers
 from nodus_api.scheduler.placing import place_queued
 from nodus_api.scheduler.releasing import release, sweep_orphans
+from nodus_api.scheduler.retiring import retire_finished
 from nodus_api.scheduler.spending import stop_at_limits
 from nodus_api.scheduler.timing import apply_deadlines, pass_orders_on
 from nodus_api.storage.attempt_store import AttemptStore
@@ -28,6 +29,7 @@ from nodus_api.storage.engine import Database
 from nodus_api.storage.errors import FencedOff, StorageUnavailable
 from nodus_api.storage.leader_store import LeaderStore, Reign
 from nodus_api.storage.machine_store import MachineStore
+from nodus_api.storage.retirement import RetirementStore
 from nodus_api.storage.workload_store import WorkloadStore
 from nodus_api.suppliers.supplier import Supplier
 from nodus_api.tasks import end, spawn
@@ -54,6 +56,7 @@ class Scheduler:
         *,
         holder: str = "nodus",
         pace: Pace | None = None,
+        retention: Retention | None = None,
         metrics: LoopMetrics | None = None,
     ) -> None:
         self._database = database
@@ -61,6 +64,7 @@ class Scheduler:
         self._clock = clock
         self._holder = holder
         self._pace = pace or Pace()
+        self._retention = retention or Retention()
         self.metrics = metrics or LoopMetrics()
         self._wake = asyncio.Event()
         self.leading = False
@@ -91,6 +95,7 @@ class Scheduler:
                 attempts=AttemptStore(self._database, render),
                 workloads=WorkloadStore(self._database),
                 machines=MachineStore(self._database),
+                retirement=RetirementStore(self._database),
                 catalog=CatalogStore(self._database, self._supplier.name),
                 supplier=self._supplier,
                 clock=self._clock,
@@ -101,6 +106,7 @@ class Scheduler:
                     done=self._wake.set,
                 ),
                 pace=self._pace,
+                retention=self._retention,
             )
         )
 
@@ -188,6 +194,7 @@ class Passes:
             ("end", lambda: end_workloads(loop), True),
             ("replace", lambda: fill_slots(loop), True),
             ("release", lambda: release(loop), True),
+            ("retire", lambda: retire_finished(loop), True),
             ("accrue", lambda: accrue(loop), full),
             ("sweep", lambda: sweep_orphans(loop), True),
         ]
@@ -207,5 +214,5 @@ class Passes:
             return None
 
 
-_LEAVES_WORK = frozenset({"request", "end", "replace", "release"})
-"""Steps whose work is taken up by an earlier step of the next pass."""
+_LEAVES_WORK = frozenset({"request", "end", "replace", "release", "retire"})
+"""Steps whose work is taken up by an earlier step of the next pass, or goes on in it."""

@@ -65,3 +65,8 @@ class LoopMetrics:
         self.orphans = Counter(
             "nodus_scheduler_orphans", "Machines found without a use.", registry=self.registry
         )
+        self.retired = Counter(
+            "nodus_scheduler_retired_attempts",
+            "Attempts moved from the API into the archive.",
+            registry=self.registry,
+        )

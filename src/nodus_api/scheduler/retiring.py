@@ -1,0 +1,71 @@
+"""Finished Attempts leave the API for the archive: deleted, too old, or too many (SC-806).
+
+Those of a Deleted workload go as soon as their deletion is proven, in the pass that proves it. For
+the others all that is finished is looked through, once a minute.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+
+from nodus_api.scheduler.context import LoopContext
+from nodus_api.storage.errors import FencedOff, StorageUnavailable
+
+log = logging.getLogger(__name__)
+
+Find = Callable[[int], Awaitable[list[int]]]
+
+
+async def retire_finished(loop: LoopContext) -> bool:
+    """Retire what may go; return whether some of it is left for the next pass."""
+    left = False
+    if loop.clock.monotonic() >= loop.retention_due:
+        left = await _look_through(loop)
+    if loop.deleted:
+        left |= await _retire(loop, partial(loop.retirement.deleted, loop.deleted))
+        loop.deleted = await loop.retirement.still_there(loop.deleted)
+    return left
+
+
+async def _look_through(loop: LoopContext) -> bool:
+    """Retire by age and by number, and find what an earlier reign has left behind."""
+    store, retention = loop.retirement, loop.retention
+    await loop.item("make partitions", 0, partial(store.make_partitions, loop.reign.token))
+    await loop.item("tidy machines", 0, partial(store.tidy, loop.reign.token))
+    loop.deleted |= set(await store.deleted_workloads())
+    left = await _retire(loop, partial(store.expired, retention.finished))
+    left |= await _retire(loop, partial(store.excess, retention.count))
+    if not left:
+        loop.retention_due = loop.clock.monotonic() + loop.pace.retention.total_seconds()
+    return left
+
+
+async def _retire(loop: LoopContext, find: Find) -> bool:
+    """Retire what `find` finds, up to 100 a transaction; return whether there may be more."""
+    for _ in range(loop.pace.placed_at_once // loop.pace.batch):
+        nos = await find(loop.pace.batch)
+        if not nos:
+            return False
+        if not await _retire_batch(loop, nos):
+            return False  # what fails rests for a while
+    return True
+
+
+async def _retire_batch(loop: LoopContext, nos: Sequence[int]) -> int:
+    """Retire a batch, or one by one if it fails (SC-606); return how many went."""
+    now = loop.clock.monotonic()
+    ready = [no for no in nos if loop.setbacks.over(("retire", no), now)]
+    try:
+        gone = await loop.retirement.retire(loop.reign.token, ready) if ready else 0
+    except (FencedOff, StorageUnavailable):
+        raise
+    except Exception:
+        log.warning("a batch was not retired and is repeated one by one", exc_info=len(ready) > 1)
+        gone = 0
+        for no in ready:
+            one = partial(loop.retirement.retire, loop.reign.token, [no])
+            gone += await loop.item("retire", no, one) or 0
+    if gone:
+        loop.metrics.retired.inc(gone)
+        log.info("attempts retired", extra={"attempts": gone})
+    return gone
