@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
+from itertools import islice
 from typing import Any
 
 from nodus_api.kernel.attempt import Choice, Placement, Rejection
@@ -37,11 +38,14 @@ __all__ = [
     "Decision",
     "FailedAcquisition",
     "LostCandidate",
+    "Miss",
     "Outcome",
     "PlacementRequest",
     "Ranked",
     "RejectionCode",
+    "demand_of",
     "place",
+    "rank",
 ]
 
 MOST_REJECTED = 20
@@ -54,6 +58,10 @@ LONGEST_WAIT = timedelta(seconds=60)
 
 CAPACITY_WAIT = timedelta(seconds=10)
 """The next try where nothing says when capacity returns."""
+
+
+Miss = tuple[Candidate, RejectionCode]
+"""A candidate that is ruled out, and by which filter."""
 
 
 class Outcome(StrEnum):
@@ -101,13 +109,15 @@ class Decision:
 
     `chosen` is set iff the outcome is Placed; `next_try`, `waiting_for` and
     `waiting_message` iff it is Waiting; the message also when it is Unplaceable.
-    `relaxed` tells that only the second pass found something (SC-311).
+    `relaxed` tells that only the second pass found something (SC-311). `misses` are the
+    candidates behind `placement.rejected`, in its order.
     """
 
     outcome: Outcome
     placement: Placement
     chosen: Ranked | None
     top: tuple[Ranked, ...]
+    misses: tuple[Miss, ...]
     counters: Mapping[str, int]
     relaxed: bool
     next_try: datetime | None
@@ -129,18 +139,19 @@ def place(request: PlacementRequest, snapshot: CatalogSnapshot, now: datetime) -
     empty catalog nothing is transient, so the outcome is Unplaceable: do not place
     before the catalog is loaded.
     """
-    demand = _demand(request, snapshot, now)
+    demand = demand_of(request, snapshot, now)
     near = _same_family(request, snapshot)
     feasible, failures = _filter(demand, near, forgiving=False)
     relaxed = not feasible
     if relaxed:
         feasible, failures = _filter(demand, near, forgiving=True)
-    ranked = sorted((_rank(demand, candidate) for candidate in feasible), key=_order)
+    ranked = sorted((rank(demand, candidate) for candidate in feasible), key=_order)
     counters = _count(request, snapshot, failures)
+    misses = _misses(request, demand, feasible, failures)
     placement = Placement(
         profile=request.policy.profile,
         candidates=snapshot.size,
-        rejected=_rejected(request, demand, feasible, failures),
+        rejected=tuple(Rejection(offering=c.offering.name, reason=r.value) for c, r in misses),
         choice=_choice(demand, ranked),
     )
     outcome = _outcome(ranked, counters)
@@ -152,6 +163,7 @@ def place(request: PlacementRequest, snapshot: CatalogSnapshot, now: datetime) -
         placement=placement,
         chosen=ranked[0] if ranked else None,
         top=top,
+        misses=misses,
         counters=counters,
         relaxed=relaxed and bool(ranked),
         next_try=_next_try(now, backoff) if outcome is Outcome.WAITING else None,
@@ -163,7 +175,8 @@ def place(request: PlacementRequest, snapshot: CatalogSnapshot, now: datetime) -
     )
 
 
-def _demand(request: PlacementRequest, snapshot: CatalogSnapshot, now: datetime) -> Demand:
+def demand_of(request: PlacementRequest, snapshot: CatalogSnapshot, now: datetime) -> Demand:
+    """Return what the filters compare candidates with, at this moment."""
     return Demand(
         resources=request.resources,
         policy=request.policy,
@@ -223,7 +236,7 @@ def _same_family(request: PlacementRequest, snapshot: CatalogSnapshot) -> list[C
     ]
 
 
-Failures = dict[CandidateKey, tuple[Candidate, RejectionCode]]
+Failures = dict[CandidateKey, Miss]
 
 
 def _filter(
@@ -241,7 +254,8 @@ def _filter(
     return feasible, failures
 
 
-def _rank(demand: Demand, candidate: Candidate) -> Ranked:
+def rank(demand: Demand, candidate: Candidate) -> Ranked:
+    """Return a candidate with the scores that it has for this demand."""
     seen = outlook(demand.work, candidate)
     scores = score(demand.work, candidate, seen)
     return Ranked(
@@ -284,21 +298,21 @@ def _family_code(request: PlacementRequest, family: tuple[str | None, int]) -> R
     return None
 
 
-def _rejected(
+def _misses(
     request: PlacementRequest,
     demand: Demand,
     feasible: Iterable[Candidate],
     failures: Failures,
-) -> tuple[Rejection, ...]:
+) -> tuple[Miss, ...]:
     """List the classes ruled out in every market, near misses first (SC-332)."""
     open_classes = {candidate.offering.name for candidate in feasible}
     failed_here = {name for name, _ in demand.failed}
-    worst: dict[str, tuple[Candidate, RejectionCode]] = {}
+    worst: dict[str, Miss] = {}
     for candidate, code in failures.values():
         name = candidate.offering.name
         if name not in open_classes and (name not in worst or code.number > worst[name][1].number):
             worst[name] = (candidate, code)
-    nearest = sorted(
+    listed = sorted(
         worst.values(),
         key=lambda miss: (
             miss[0].offering.name not in failed_here,
@@ -307,22 +321,18 @@ def _rejected(
             miss[0].offering.name,
         ),
     )
-    listed = [Rejection(offering=c.offering.name, reason=code.value) for c, code in nearest]
     for code in (RejectionCode.ACCELERATOR_COUNT_MISMATCH, RejectionCode.ACCELERATOR_MISMATCH):
         if len(listed) >= MOST_REJECTED:
             break
-        names = _cheapest_classes(request, demand.snapshot, code)
-        listed += [
-            Rejection(offering=name, reason=code.value)
-            for name, _ in zip(names, range(MOST_REJECTED - len(listed)), strict=False)
-        ]
+        cheapest = _cheapest_classes(request, demand.snapshot, code)
+        listed += [(one, code) for one in islice(cheapest, MOST_REJECTED - len(listed))]
     return tuple(listed[:MOST_REJECTED])
 
 
 def _cheapest_classes(
     request: PlacementRequest, snapshot: CatalogSnapshot, code: RejectionCode
-) -> Iterator[str]:
-    """Yield class names of the families with that code; lazily, for families are sorted."""
+) -> Iterator[Candidate]:
+    """Yield a candidate a class of the families with that code; lazily, for families are sorted."""
     families = [
         members
         for family, members in snapshot.families.items()
@@ -333,7 +343,7 @@ def _cheapest_classes(
     for candidate in merged:
         if candidate.offering.name != last:
             last = candidate.offering.name
-            yield last
+            yield candidate
 
 
 def _choice(demand: Demand, ranked: list[Ranked]) -> Choice | None:

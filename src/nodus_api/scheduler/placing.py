@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 
 from nodus_api.kernel import events
 from nodus_api.kernel.deadlines import ACQUIRE_LIMIT
+from nodus_api.kernel.explaining import Told, told_of
 from nodus_api.kernel.lifecycle import advance
 from nodus_api.kernel.placement import (
     Decision,
@@ -64,12 +65,22 @@ def _place_one(loop: LoopContext, batch: Batch, record: AttemptRecord, catalog: 
     spec = WorkloadSpec.from_json(record.workload.kind, record.workload.spec)
     claimed = _claimed(record, spec, now)
     request = _request(claimed, spec, catalog)
-    decision = place(request, catalog.snapshot, now)
+    seen = catalog.snapshot
+    decision = place(request, seen, now)
     moved, catalog = _decided(loop, claimed, decision, catalog, now)
     batch.put(moved)
-    if moved.view.placement != record.view.placement and record.no is not None:
-        batch.decided.append(_kept(record.no, request, decision, now))
+    if record.no is not None and _tells_more(record, moved):
+        told = told_of(request, seen, decision, now)
+        batch.decided.append(_kept(record.no, request, decision, told, now))
     return catalog
+
+
+def _tells_more(before: AttemptRecord, after: AttemptRecord) -> bool:
+    """Whether a decision shows something that the last one kept did not."""
+    said = after.attempt.waiting_message
+    return after.view.placement != before.view.placement or (
+        said is not None and said != before.attempt.waiting_message
+    )
 
 
 def _may_place(record: AttemptRecord, now: datetime) -> bool:
@@ -182,7 +193,9 @@ def _shown(record: AttemptRecord, decision: Decision) -> AttemptRecord:
     return replace(record, view=replace(record.view, placement=decision.placement))
 
 
-def _kept(no: int, request: PlacementRequest, decision: Decision, now: datetime) -> Decided:
+def _kept(
+    no: int, request: PlacementRequest, decision: Decision, told: Told, now: datetime
+) -> Decided:
     return Decided(
         attempt=no,
         at=now,
@@ -190,5 +203,5 @@ def _kept(no: int, request: PlacementRequest, decision: Decision, now: datetime)
         snapshot_id=decision.snapshot_id,
         result_hash=decision.result_hash,
         top=tuple(decision.top_to_json()),
-        counters=decision.counters,
+        counters=told.to_json(decision.counters),
     )

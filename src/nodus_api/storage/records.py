@@ -219,7 +219,11 @@ class Report:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decided:
-    """A placement decision, kept for `nodus explain` (SC-325, SC-333, SC-334)."""
+    """A placement decision, kept for `nodus explain` (SC-325, SC-333, SC-334).
+
+    `counters` is `{"reasons": {code: candidates}, "classes": [...], "sentence": text}`: beside the
+    counts, what was told of each rejected class, since its numbers change later (SC-009b).
+    """
 
     attempt: int
     at: datetime
@@ -227,4 +231,4 @@ class Decided:
     snapshot_id: str
     result_hash: bytes
     top: tuple[Mapping[str, Any], ...]
-    counters: Mapping[str, int]
+    counters: Mapping[str, Any]
