@@ -83,6 +83,8 @@ class LoopContext:
     """When (monotonic) finished Attempts are looked through again; at once in a new reign."""
     deleted: set[UUID] = field(default_factory=set)
     """Deleted workloads that may still have Attempts; a new reign finds them in the rows."""
+    kept_due: float = 0.0
+    """When (monotonic) the supplier is asked again which checkpoints it keeps."""
     setbacks: Setbacks = field(default_factory=Setbacks)
 
     async def in_batches(

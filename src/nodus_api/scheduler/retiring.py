@@ -23,7 +23,10 @@ async def retire_finished(loop: LoopContext) -> bool:
         left = await _look_through(loop)
     if loop.deleted:
         left |= await _retire(loop, partial(loop.retirement.deleted, loop.deleted))
-        loop.deleted = await loop.retirement.still_there(loop.deleted)
+        there = await loop.retirement.still_there(loop.deleted)
+        if loop.deleted - there:
+            loop.kept_due = loop.clock.monotonic()  # their checkpoints go next
+        loop.deleted = there
     return left
 
 

@@ -109,6 +109,37 @@ class RetirementStore:
             await connection.execute(sa.select(sa.func.nodus.ensure_archive(database_now)))
             await connection.execute(sa.select(sa.func.nodus.ensure_archive(database_now + month)))
 
+    async def forgotten(self, kept: Collection[UUID]) -> list[UUID]:
+        """Return the workloads whose checkpoints nothing can ever be restored from.
+
+        They are Deleted, which is final, and their Attempts are retired, so nothing of them runs.
+        Of those, the ones among `kept`, and the ones with a checkpoint that is not `deleted` yet.
+        """
+        uid = t.workloads.c.uid
+        known = sa.exists().where(
+            t.checkpoints.c.workload == uid, t.checkpoints.c.deleted.is_(None)
+        )
+        query = (
+            sa.select(uid)
+            .where(t.workloads.c.state == "Deleted")
+            .where(sa.or_(uid == sa.any_(_uuids("kept")), known))
+            .where(~sa.exists().where(t.attempts.c.workload == uid))
+            .order_by(uid)
+        )
+        async with self._database.single_reads() as connection:
+            return list((await connection.execute(query, {"kept": sorted(kept)})).scalars())
+
+    async def mark_dropped(self, token: int, workload: UUID) -> None:
+        """Set `deleted` of a workload's checkpoints; the rows stay. Primary key."""
+        dropped = t.checkpoints.c
+        async with self._database.transaction() as connection:
+            now = await fence(connection, token)
+            await connection.execute(
+                sa.update(t.checkpoints)
+                .where(dropped.workload == workload, dropped.deleted.is_(None))
+                .values(deleted=now)
+            )
+
     async def _drop_machines(
         self, token: int, which: sa.ColumnElement[bool], machines: Sequence[int]
     ) -> None:
