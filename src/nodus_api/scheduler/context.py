@@ -51,10 +51,14 @@ class Pace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """How long, and how many a project, finished Attempts stay in the API (SC-806)."""
+    """How long, and how many a project, finished Attempts stay in the API (SC-806).
+
+    `archive` is how long the archive keeps them after their end, to the month.
+    """
 
     finished: timedelta = timedelta(hours=24)
     count: int = 2000
+    archive: timedelta = timedelta(days=90)
 
 
 @dataclass(slots=True, kw_only=True)
