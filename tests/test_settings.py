@@ -196,3 +196,24 @@ def test_every_setting_is_shown_and_secrets_are_not() -> None:  # AS-117
 def test_the_data_directory_depends_on_the_user() -> None:
     assert default_data_dir(uid=0, home=Path("/root")) == Path("/var/lib/nodus")
     assert default_data_dir(uid=5, home=Path("/home/a")) == Path("/home/a/.local/share/nodus")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("RETAIN_FINISHED", "24", "is not a duration"),
+        ("RETAIN_FINISHED", "-1h", "is not a duration"),
+        ("RETAIN_FINISHED_COUNT", "-1", "greater than or equal to 0"),
+        ("RETAIN_FINISHED_COUNT", "many", "valid integer"),
+        ("ARCHIVE_RETENTION", "90", "is not a duration"),
+    ],
+)
+def test_retention_is_checked(
+    monkeypatch: pytest.MonkeyPatch, name: str, text: str, said: str
+) -> None:  # SC-806
+    monkeypatch.setenv(f"NODUS_{name}", text)
+
+    with pytest.raises(SettingsError, match=f"NODUS_{name}.*{said}"):
+        load_settings()
+    monkeypatch.setenv(f"NODUS_{name}", "168h" if "COUNT" not in name else "7")
+    assert getattr(load_settings(), name.lower()) in (7, timedelta(days=7))

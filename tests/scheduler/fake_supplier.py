@@ -77,6 +77,10 @@ class FakeSupplier:
     creates: list[str] = field(default_factory=list)
     signals: list[tuple[str, Order]] = field(default_factory=list)
     deleted: dict[str, MachineView] = field(default_factory=dict)
+    kept: set[UUID] = field(default_factory=set)
+    """Workloads of which it has checkpoints."""
+    dropped: list[UUID] = field(default_factory=list)
+    deaf_drops: int = 0
 
     async def offers(self) -> Sequence[SupplierOffer]:
         if self.offered is not None:
@@ -134,6 +138,16 @@ class FakeSupplier:
         if listed and handle not in self.proven:
             return DeletionObservation(verdict=Verdict.PRESENT)
         return DeletionObservation(verdict=Verdict.GONE, at=self.clock.now())
+
+    async def kept_checkpoints(self) -> Sequence[UUID]:
+        return sorted(self.kept)
+
+    async def drop_checkpoints(self, workload: UUID) -> None:
+        if self.deaf_drops:
+            self.deaf_drops -= 1
+            raise Ambiguous("some of it is left")
+        self.dropped.append(workload)
+        self.kept.discard(workload)
 
     async def notices(self) -> AsyncIterator[Notice]:
         nothing: tuple[Notice, ...] = ()

@@ -17,6 +17,7 @@ from nodus_api.attempts import splice
 from nodus_api.clock import ManualClock
 from nodus_api.scheduler import Retention
 from nodus_api.storage import tables as t
+from nodus_api.storage.errors import FencedOff
 from nodus_api.storage.retirement import RetirementStore
 
 __all__ = ["mortal"]
@@ -310,10 +311,7 @@ async def test_a_later_epoch_alone_is_not_retired(world: World) -> None:
 
 async def test_the_partitions_of_two_months_are_made_in_time(world: World) -> None:
     await world.settle()
-    query = sa.text("SELECT relname FROM pg_class WHERE relname LIKE 'attempts_archive_20____'")
-    async with world.database.single_reads() as connection:
-        names = set((await connection.execute(query)).scalars())
-    assert {"attempts_archive_202601", "attempts_archive_202602"} <= names
+    assert {"attempts_archive_202601", "attempts_archive_202602"} <= set(await partitions(world))
 
 
 @pytest.mark.parametrize("committed", [False, True])
@@ -360,3 +358,40 @@ async def test_two_who_make_the_same_partition_do_not_collide(world: World) -> N
     token = world.passes.loop.reign.token
     await world.clock.advance(400 * DAY)
     await asyncio.gather(store.make_partitions(token), store.make_partitions(token))
+
+
+async def partitions(world: World) -> list[str]:
+    query = sa.text(
+        "SELECT relname FROM pg_class WHERE relname ~ '^attempts_archive_[0-9]{6}$' ORDER BY 1"
+    )
+    async with world.database.single_reads() as connection:
+        return list((await connection.execute(query)).scalars())
+
+
+async def test_the_archive_keeps_90_days(world: World) -> None:
+    await world.submit()
+    await world.settle()
+    await ended(world)
+    await world.ask("delete")
+    await world.settle()
+    assert len(await archived(world)) == 1
+    first = (await partitions(world))[0]
+    await world.settle((31 + 89) * DAY)  # January's last Attempt is 89 days old
+    assert first in await partitions(world)
+    assert len(await archived(world)) == 1
+    assert world.passes is not None
+    with pytest.raises(FencedOff):
+        await world.passes.loop.retirement.drop_partition(0, first)
+    await world.settle(2 * DAY)
+
+    assert first not in await partitions(world)
+    assert await archived(world) == []
+
+
+async def test_only_a_month_of_the_archive_is_dropped(world: World) -> None:
+    await world.settle()
+    assert world.passes is not None
+    loop = world.passes.loop
+    for name in ("attempts", "attempts_archive", "attempts_archive_202601; DROP TABLE x"):
+        with pytest.raises(ValueError, match="no partition"):
+            await loop.retirement.drop_partition(loop.reign.token, name)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from tests.runner.conftest import SOURCE
@@ -27,7 +28,7 @@ from nodus_api.runner import files
 from nodus_api.runner.identity import identity_of, read_identity, write_identity
 from nodus_api.runner.intent import Restore
 from nodus_api.runner.session import members, process_stat
-from nodus_api.suppliers.local import cgroups
+from nodus_api.suppliers.local import cgroups, workdir
 from nodus_api.suppliers.local.host import base_environment, default_slots
 from nodus_api.suppliers.local.spawning import runner_intent
 from nodus_api.suppliers.local.view import exit_record
@@ -603,3 +604,29 @@ async def test_no_machine_can_take_the_place_of_the_checkpoints(fleet: LocalFlee
     await fleet.supplier.delete("checkpoints")
     assert (await fleet.supplier.prove_deleted("checkpoints")).verdict is Verdict.GONE
     assert (fleet.root / "machines" / "checkpoints").parent.is_dir()
+
+
+async def test_the_checkpoints_of_one_workload_are_dropped(fleet: LocalFleet) -> None:  # SC-126
+    root = fleet.root / "machines" / "checkpoints"
+    other = UUID(int=7)
+    for place in (f"{WORKLOAD}/0/1/1", f"{other}/0/1/1", ".unplaced/key/1", "no-workload/0"):
+        (root / place).mkdir(parents=True)
+        (root / place / "data").write_text("saved")
+
+    assert await fleet.supplier.kept_checkpoints() == sorted([WORKLOAD, other])
+    for _ in range(2):
+        await fleet.supplier.drop_checkpoints(WORKLOAD)
+    assert await fleet.supplier.kept_checkpoints() == [other]
+    assert sorted(path.name for path in root.iterdir()) == [
+        *(".unplaced", str(other), "no-workload")
+    ]
+
+
+async def test_checkpoints_that_stay_are_not_said_to_be_gone(
+    fleet: LocalFleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (fleet.root / "machines" / "checkpoints" / str(WORKLOAD)).mkdir(parents=True)
+    monkeypatch.setattr(workdir, "remove_tree", lambda _: None)  # as on a disk that fails
+
+    with pytest.raises(Ambiguous):
+        await fleet.supplier.drop_checkpoints(WORKLOAD)

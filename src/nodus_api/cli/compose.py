@@ -99,7 +99,9 @@ async def run_scheduler(
             clock,
             holder=f"{socket.gethostname()}/{os.getpid()}",
             retention=Retention(
-                finished=settings.retain_finished, count=settings.retain_finished_count
+                finished=settings.retain_finished,
+                count=settings.retain_finished_count,
+                archive=settings.archive_retention,
             ),
         )
         answers = ReportServer(

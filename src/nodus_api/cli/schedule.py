@@ -19,6 +19,12 @@ from nodus_api.cli.options import database_options, run_async, settings_from
 @click.option(
     "--health-port", type=click.IntRange(0, 65535), help="Port of health and metrics [8446]."
 )
+@click.option("--retain-finished", help="How long finished Attempts stay in the API [24h].")
+@click.option(
+    "--retain-finished-count",
+    type=click.IntRange(0),
+    help="How many finished Attempts a project keeps in the API [2000].",
+)
 @click.option("--health-fd", type=click.IntRange(3), hidden=True)
 @click.option("--socket-only", is_flag=True, hidden=True)
 @database_options
@@ -27,7 +33,8 @@ async def schedule(health_fd: int | None, socket_only: bool, **options: Any) -> 
     """Place and drive Attempts until SIGTERM; programs on this host go on without it.
 
     Runners report over HTTPS to --runner-port and, on this host, to a Unix socket in the data
-    directory. Health and metrics are on --health-port, without secrets.
+    directory. Health and metrics are on --health-port, without secrets. Finished Attempts move into
+    the archive by --retain-finished and --retain-finished-count.
 
     \b
     Example:

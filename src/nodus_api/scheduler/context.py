@@ -51,10 +51,14 @@ class Pace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """How long, and how many a project, finished Attempts stay in the API (SC-806)."""
+    """How long, and how many a project, finished Attempts stay in the API (SC-806).
+
+    `archive` is how long the archive keeps them after their end, to the month.
+    """
 
     finished: timedelta = timedelta(hours=24)
     count: int = 2000
+    archive: timedelta = timedelta(days=90)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -83,6 +87,8 @@ class LoopContext:
     """When (monotonic) finished Attempts are looked through again; at once in a new reign."""
     deleted: set[UUID] = field(default_factory=set)
     """Deleted workloads that may still have Attempts; a new reign finds them in the rows."""
+    kept_due: float = 0.0
+    """When (monotonic) the supplier is asked again which checkpoints it keeps."""
     setbacks: Setbacks = field(default_factory=Setbacks)
 
     async def in_batches(

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
+from uuid import UUID
 
 from nodus_api.suppliers.supplier import (
     Ambiguous,
@@ -110,6 +111,8 @@ class Calls:
         self.offers: Errands[str, Offered] = errands("offers", 1)
         self.lists: Errands[str, Sequence[MachineView]] = errands("list", 1)
         self.orphans: Errands[str, DeletionObservation] = errands("delete of an orphan")
+        self.kept: Errands[str, Sequence[UUID]] = errands("list of checkpoints", 1)
+        self.drops: Errands[str, None] = errands("drop of checkpoints", 1)
 
     def all(self) -> tuple[Errands[Any, Any], ...]:
         """Return every kind."""
@@ -122,6 +125,8 @@ class Calls:
             self.offers,
             self.lists,
             self.orphans,
+            self.kept,
+            self.drops,
         )
 
     @property

@@ -12,6 +12,7 @@ from nodus_api.scheduler.acquiring import request_machines
 from nodus_api.scheduler.context import LoopContext, Pace, Retention
 from nodus_api.scheduler.desiring import end_workloads, fill_slots, stop_unwanted
 from nodus_api.scheduler.errands import Calls
+from nodus_api.scheduler.forgetting import forget_checkpoints
 from nodus_api.scheduler.hearing import apply_reports
 from nodus_api.scheduler.intake import take_commands
 from nodus_api.scheduler.lease import Leadership
@@ -197,6 +198,7 @@ class Passes:
             ("retire", lambda: retire_finished(loop), True),
             ("accrue", lambda: accrue(loop), full),
             ("sweep", lambda: sweep_orphans(loop), True),
+            ("forget", lambda: forget_checkpoints(loop), True),
         ]
         return [(name, step) for name, step, wanted in steps if wanted]
 

@@ -23,7 +23,10 @@ async def retire_finished(loop: LoopContext) -> bool:
         left = await _look_through(loop)
     if loop.deleted:
         left |= await _retire(loop, partial(loop.retirement.deleted, loop.deleted))
-        loop.deleted = await loop.retirement.still_there(loop.deleted)
+        there = await loop.retirement.still_there(loop.deleted)
+        if loop.deleted - there:
+            loop.kept_due = loop.clock.monotonic()  # their checkpoints go next
+        loop.deleted = there
     return left
 
 
@@ -32,12 +35,20 @@ async def _look_through(loop: LoopContext) -> bool:
     store, retention = loop.retirement, loop.retention
     await loop.item("make partitions", 0, partial(store.make_partitions, loop.reign.token))
     await loop.item("tidy machines", 0, partial(store.tidy, loop.reign.token))
+    await loop.item("drop partitions", 0, partial(_drop_partitions, loop))
     loop.deleted |= set(await store.deleted_workloads())
     left = await _retire(loop, partial(store.expired, retention.finished))
     left |= await _retire(loop, partial(store.excess, retention.count))
     if not left:
         loop.retention_due = loop.clock.monotonic() + loop.pace.retention.total_seconds()
     return left
+
+
+async def _drop_partitions(loop: LoopContext) -> None:
+    """Drop the months of the archive that are kept long enough."""
+    for name in await loop.retirement.expired_partitions(loop.retention.archive):
+        await loop.retirement.drop_partition(loop.reign.token, name)
+        log.info("a month of the archive is dropped", extra={"partition": name})
 
 
 async def _retire(loop: LoopContext, find: Find) -> bool:

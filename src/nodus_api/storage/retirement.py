@@ -5,6 +5,7 @@ its end would otherwise change what happens to the rest of its workload. That co
 once (`_settled`); it finds the candidates, and it is asked again under their locks.
 """
 
+import re
 from collections.abc import Collection, Sequence
 from datetime import timedelta
 from functools import cache
@@ -18,6 +19,7 @@ from nodus_api.kernel.replacement import MAX_UNSTARTED_GANGS
 from nodus_api.storage import tables as t
 from nodus_api.storage.attempt_store import fence
 from nodus_api.storage.engine import Database
+from nodus_api.storage.errors import FencedOff
 from nodus_api.storage.statements import bigints, database_now, notify
 
 _GOES_ON = ("Active", "Suspended")
@@ -25,6 +27,16 @@ _GOES_ON = ("Active", "Suspended")
 _UNDECIDED = ("Open", "Suspended", "Unfunded")
 """Slots that may get another epoch while their workload goes on."""
 _UUIDS = postgresql.ARRAY(sa.Uuid)
+
+
+_PARTITION = re.compile(r"attempts_archive_\d{6}")
+_EXPIRED_PARTITIONS = sa.text("""
+SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+WHERE i.inhparent = 'nodus.attempts_archive'::regclass AND c.relname ~ '^attempts_archive_[0-9]{6}$'
+  AND (to_date(right(c.relname, 6), 'YYYYMM') + interval '1 month') AT TIME ZONE 'UTC'
+      <= nodus.now() - CAST(:older_than AS interval)
+ORDER BY c.relname
+""").bindparams(sa.bindparam("older_than", type_=sa.Interval))
 
 
 class RetirementStore:
@@ -108,6 +120,59 @@ class RetirementStore:
             await connection.execute(sa.text("SET LOCAL lock_timeout = '200ms'"))
             await connection.execute(sa.select(sa.func.nodus.ensure_archive(database_now)))
             await connection.execute(sa.select(sa.func.nodus.ensure_archive(database_now + month)))
+
+    async def expired_partitions(self, older_than: timedelta) -> list[str]:
+        """Return the archive's partitions whose whole month is that old, by name."""
+        given = {"older_than": older_than}
+        async with self._database.single_reads() as connection:
+            return list((await connection.execute(_EXPIRED_PARTITIONS, given)).scalars())
+
+    async def drop_partition(self, token: int, name: str) -> None:
+        """Drop a month of the archive for good (storage.md section 7).
+
+        Only the owner of the tables may, so it is done on a connection of its own in that role,
+        in one transaction with the fence. Given up after 200 ms if a reader holds the archive.
+        Raises FencedOff when another loop leads.
+        """
+        async with self._database.dedicated() as connection:
+            await connection.execute("SET ROLE nodus_migrate")
+            async with connection.transaction():
+                leads = "SELECT 1 FROM nodus.leader WHERE token = $1 FOR SHARE"
+                if await connection.fetchval(leads, token) is None:
+                    raise FencedOff(token)
+                await connection.execute("SET LOCAL lock_timeout = '200ms'")
+                await connection.execute(f"DROP TABLE nodus.{_partition(name)}")
+
+    async def forgotten(self, kept: Collection[UUID]) -> list[UUID]:
+        """Return the workloads whose checkpoints nothing can ever be restored from.
+
+        They are Deleted, which is final, and their Attempts are retired, so nothing of them runs.
+        Of those, the ones among `kept`, and the ones with a checkpoint that is not `deleted` yet.
+        """
+        uid = t.workloads.c.uid
+        known = sa.exists().where(
+            t.checkpoints.c.workload == uid, t.checkpoints.c.deleted.is_(None)
+        )
+        query = (
+            sa.select(uid)
+            .where(t.workloads.c.state == "Deleted")
+            .where(sa.or_(uid == sa.any_(_uuids("kept")), known))
+            .where(~sa.exists().where(t.attempts.c.workload == uid))
+            .order_by(uid)
+        )
+        async with self._database.single_reads() as connection:
+            return list((await connection.execute(query, {"kept": sorted(kept)})).scalars())
+
+    async def mark_dropped(self, token: int, workload: UUID) -> None:
+        """Set `deleted` of a workload's checkpoints; the rows stay. Primary key."""
+        dropped = t.checkpoints.c
+        async with self._database.transaction() as connection:
+            now = await fence(connection, token)
+            await connection.execute(
+                sa.update(t.checkpoints)
+                .where(dropped.workload == workload, dropped.deleted.is_(None))
+                .values(deleted=now)
+            )
 
     async def _drop_machines(
         self, token: int, which: sa.ColumnElement[bool], machines: Sequence[int]
@@ -290,6 +355,13 @@ def _retire() -> sa.Select[Any]:
         .subquery()
     )
     return sa.select(sa.func.nodus.retire(rows.c.nos, rows.c.docs))
+
+
+def _partition(name: str) -> str:
+    """Return a name that may stand in a statement; no other names a month of the archive."""
+    if not _PARTITION.fullmatch(name):
+        raise ValueError(f"{name!r} is no partition of the archive")
+    return name
 
 
 def _alone() -> sa.Select[Any]:

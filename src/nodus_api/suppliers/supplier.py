@@ -298,6 +298,14 @@ class Supplier(Protocol):
         """Look once whether the machine is gone."""
         ...
 
+    async def kept_checkpoints(self) -> Sequence[UUID]:
+        """Return the workloads of which checkpoints are kept here, committed or not (SC-126)."""
+        ...
+
+    async def drop_checkpoints(self, workload: UUID) -> None:
+        """Remove every checkpoint of a workload, of which nothing runs any more; idempotent."""
+        ...
+
     def notices(self) -> AsyncIterator[Notice]:
         """Yield announced reclaims."""
         ...

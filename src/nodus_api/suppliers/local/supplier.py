@@ -1,5 +1,6 @@
 """The local supplier: the protocol over work directories and processes (SC-710 to SC-714)."""
 
+import asyncio
 import fcntl
 import logging
 import os
@@ -188,6 +189,17 @@ class LocalSupplier:
         tombstone = self._directories.tombstone(handle)
         gone_at = tombstone.gone_at if tombstone else None
         return DeletionObservation(verdict=Verdict.GONE, at=gone_at or self._clock.now())
+
+    async def kept_checkpoints(self) -> Sequence[UUID]:
+        """Return the workloads that have a folder of checkpoints under the root (SC-126)."""
+        with _translated():
+            return self._directories.kept()
+
+    async def drop_checkpoints(self, workload: UUID) -> None:
+        """Delete the folder of a workload's checkpoints. Raises Ambiguous if some of it is left."""
+        with _translated():
+            if not await asyncio.to_thread(self._directories.drop, workload):
+                raise Ambiguous(f"some checkpoints of workload {workload} could not be deleted")
 
     async def notices(self) -> AsyncIterator[Notice]:
         """Yield nothing: this host announces no reclaim."""

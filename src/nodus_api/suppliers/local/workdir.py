@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from nodus_api.runner import files
 from nodus_api.runner.files import read_json, write_json, write_text
@@ -104,6 +105,21 @@ class WorkDirectories:
                 shutil.rmtree(trash)
             except RecursionError:
                 _flatten(trash)
+
+    def kept(self) -> list[UUID]:
+        """Return the workloads that have checkpoints here, in order."""
+        found = []
+        with suppress(FileNotFoundError):
+            for name in sorted(os.listdir(self.checkpoints)):
+                with suppress(ValueError):  # not the folder of a workload
+                    found.append(UUID(name))
+        return found
+
+    def drop(self, workload: UUID) -> bool:
+        """Delete a workload's checkpoints; return whether nothing is left. Slow for large ones."""
+        folder = self.checkpoints / str(workload)
+        remove_tree(folder)
+        return not _there(folder)
 
     def open_up(self, key: str) -> None:
         """Give a work directory back to its owner, which is us: its program may have closed it."""
