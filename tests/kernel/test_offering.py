@@ -129,13 +129,20 @@ def test_what_a_batch_took_is_gone() -> None:  # SC-371
     unknown = spot(H100)
     snapshot = CatalogSnapshot.of([some, unknown])
 
-    after = (
-        snapshot.after_taking(some.key, 1).after_taking(some.key, 3).after_taking(unknown.key, 9)
-    )
+    after = snapshot.after_taking(some.key, 1).after_taking(some.key, 3)
 
     assert (snapshot.available(some), snapshot.largest_available(some)) == (5, 3)
     assert (after.available(some), after.largest_available(some)) == (1, 0)
     assert (after.available(unknown), after.largest_available(unknown)) == (None, None)
+
+
+def test_what_was_taken_in_one_market_is_gone_in_the_other() -> None:  # SC-371
+    dear, cheap = on_demand(H100, available=2), spot(H100, available=2)
+
+    after = CatalogSnapshot.of([dear, cheap]).after_taking(cheap.key, 2)
+
+    assert (after.available(dear), after.available(cheap)) == (0, 0)
+    assert (after.largest_available(dear), after.largest_available(cheap)) == (0, 0)
 
 
 def test_a_single_offer_has_all_the_capacity() -> None:  # SC-131

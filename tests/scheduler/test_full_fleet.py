@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tests.scheduler.fake_supplier import FakeSupplier
+from tests.scheduler.fake_supplier import FakeSupplier, an_offer
 from tests.scheduler.invariants import check
 from tests.scheduler.world import World
 
@@ -54,3 +54,20 @@ async def test_a_late_answer_does_not_offer_what_was_taken_meanwhile(
     stages = sorted(one["status"]["progress"]["stage"] for one in await world.all_documents())
     assert stages == ["Pending", "Starting", "Starting"]
     await check(world)
+
+
+async def test_both_markets_of_an_offer_share_its_machines(world: World) -> None:  # SC-371
+    """The third of three finds neither market with room, and waits; no step fails of it."""
+    supplier = FakeSupplier(world.clock, offered=[an_offer(available=2, spot="0.02")])
+    world.supplier = supplier
+    await world.submit(completions=3, checkpoint={"restartable": True})
+    await world.settle()
+
+    stages = sorted(one["status"]["progress"]["stage"] for one in await world.all_documents())
+    assert stages == ["Pending", "Starting", "Starting"]
+    assert len(supplier.creates) == 2
+    assert world.passes is not None
+    failed = world.passes.loop.metrics.failed_items.labels(step="place")
+    assert failed._value.get() == 0
+    (waiting,) = [one for one in await world.all_documents() if one["spec"]["slot"] == "2"]
+    assert waiting["metadata"]["annotations"]["nodus.dev/waiting-for"] == "Capacity"

@@ -139,8 +139,11 @@ class CatalogSnapshot:
     cpu_rate_per_vcpu: Decimal
     """Median on-demand rate per vCPU of the classes without accelerator."""
     size: int
-    taken: Mapping[CandidateKey, int] = field(default_factory=dict)
-    """Machines that this batch has already placed (SC-371)."""
+    taken: Mapping[str, int] = field(default_factory=dict)
+    """Machines of each class that this batch has already placed (SC-371).
+
+    Of the class, since a machine is rented in one market or the other, never in both.
+    """
 
     @classmethod
     def of(cls, candidates: Iterable[Candidate], *, id: str | None = None) -> "CatalogSnapshot":
@@ -177,19 +180,23 @@ class CatalogSnapshot:
         return replace(self, families=families, size=sum(map(len, families.values())))
 
     def after_taking(self, key: CandidateKey, machines: int) -> "CatalogSnapshot":
-        """Return the snapshot with so many machines of a candidate spoken for (SC-371)."""
-        return replace(self, taken={**self.taken, key: self.taken.get(key, 0) + machines})
+        """Return the snapshot with so many machines of a candidate spoken for (SC-371).
+
+        They are missing in both markets of its class.
+        """
+        offering, _ = key
+        return replace(self, taken={**self.taken, offering: self.taken.get(offering, 0) + machines})
 
     def available(self, candidate: Candidate) -> int | None:
         """Return the machines left of a candidate: 0 is none, None unknown."""
-        return _left(candidate.stats.available, self.taken.get(candidate.key, 0))
+        return _left(candidate.stats.available, self.taken.get(candidate.offering.name, 0))
 
     def largest_available(self, candidate: Candidate) -> int | None:
         """Return the machines left within one supplier offer (SC-131)."""
         known = candidate.stats.largest_available
         if known is None:
             known = candidate.stats.available
-        return _left(known, self.taken.get(candidate.key, 0))
+        return _left(known, self.taken.get(candidate.offering.name, 0))
 
 
 def _left(known: int | None, taken: int) -> int | None:
