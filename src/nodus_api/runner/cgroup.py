@@ -1,6 +1,10 @@
-"""The machine's cgroup as the runner sees it: one leaf for itself, one for the program (SC-713)."""
+"""The machine's cgroup as the runner sees it: one leaf for itself, one for the program (SC-713).
+
+Beside it there may be a memory group of cgroup v1, for the program alone.
+"""
 
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -32,6 +36,15 @@ def program_leaf(cgroup: Path | None) -> Iterator[None]:
                 enter(cgroup, RUNNER)
 
 
+def enter_memory_group(group: Path) -> None:
+    """Move the calling thread, and so what it starts, into a memory group; raises OSError.
+
+    The thread alone, because memory is charged where the process' first thread is: so the runner
+    never comes under the program's limit.
+    """
+    (group / "tasks").write_text(str(threading.get_native_id()), encoding="ascii")
+
+
 def kill_program(cgroup: Path) -> None:
     """Kill what is left of the program, also what has left the session."""
     with suppress(
@@ -40,10 +53,20 @@ def kill_program(cgroup: Path) -> None:
         (cgroup / PROGRAM / "cgroup.kill").write_text("1", encoding="ascii")
 
 
-def out_of_memory(cgroup: Path) -> bool:
-    """Whether the memory limit killed a process of the program."""
+def killed_for_memory(cgroup: Path | None, memory_group: Path | None) -> int:
+    """Return how many of the program's processes were killed because memory ran out."""
+    kills = 0
+    if cgroup is not None:
+        kills += _count(cgroup / PROGRAM / "memory.events")
+    if memory_group is not None:
+        kills += _count(memory_group / "memory.oom_control")
+    return kills
+
+
+def _count(path: Path) -> int:
+    """Return the value of the line `oom_kill N`, 0 if there is none."""
     try:
-        events = (cgroup / PROGRAM / "memory.events").read_text(encoding="ascii")
+        lines = path.read_text(encoding="ascii").splitlines()
     except OSError:
-        return False
-    return any(int(line.split()[1]) > 0 for line in events.splitlines() if "oom_kill " in line)
+        return 0
+    return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))

@@ -248,6 +248,8 @@ class Life:
             logger.warning("the program could not be started", extra={"cause": f": {error}"})
             self._end(Ending(ended_at=elapsed(), error=START_FAILED, message=str(error)))
             return
+        limit = started.memory_limit
+        logger.info("the program started", extra={"cause": f"; its memory limit: {limit}"})
         self._program = started
         started.notify(lambda at: self._events.put(Ended(at)))
         read = self._restored.bytes if self._restored else None
@@ -269,6 +271,7 @@ class Life:
             oom=oom,
             started_at=self._program.started_at,
             stopped_at=self._stopped_at,
+            message=self._program.message,
         )
         self._channel.close()
 

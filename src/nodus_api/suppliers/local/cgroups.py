@@ -19,6 +19,16 @@ def base() -> Path | None:
     return folder if os.access(folder, os.W_OK) else None
 
 
+def memory_base() -> Path | None:
+    """Return `base` if its memory controller was delegated to us, so that a group can limit it."""
+    folder = base()
+    try:
+        switched_on = folder and (folder / "cgroup.subtree_control").read_text(encoding="ascii")
+    except OSError:
+        return None
+    return folder if switched_on and "memory" in switched_on.split() else None
+
+
 def make(folder: Path, key: str, memory_bytes: int | None) -> Path | None:
     """Make a machine's cgroup with its two leaves; None if the kernel refuses.
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from datetime import datetime
 
 from nodus_api.clock import Clock
-from nodus_api.suppliers.local import cgroups
+from nodus_api.suppliers.local import cgroups, memory_groups
 from nodus_api.suppliers.local.processes import Processes
 from nodus_api.suppliers.local.workdir import WorkDirectories
 
@@ -28,7 +28,10 @@ def condemn(directories: WorkDirectories, key: str, now: datetime) -> datetime |
     """
     directories.open_up(key)
     if not directories.exists(key):
-        Processes(directories.path(key)).kill()
+        left = Processes(directories.path(key))
+        left.kill()
+        if left.memory_group is not None and not memory_groups.remove(left.memory_group):
+            return now  # its processes are still ending: `delete_machine` waits for them
         directories.discard(key)
         directories.bury(key, None)
         return None
@@ -53,9 +56,12 @@ async def delete_machine(
         if not await _wait_empty(directories, key, clock, _KILL_SECONDS):
             logger.error("a machine's processes survive SIGKILL", extra={"machine": key})
             return
-    group = Processes(directories.path(key)).cgroup
-    if group is not None:
-        cgroups.remove(group)
+    ended = Processes(directories.path(key))
+    if ended.cgroup is not None:
+        cgroups.remove(ended.cgroup)
+    if ended.memory_group is not None and not memory_groups.remove(ended.memory_group):
+        logger.error("a machine's memory group cannot be removed", extra={"machine": key})
+        return
     directories.bury(key, clock.now())
     await empty_trash(directories, key)  # of an earlier directory that came back
     directories.discard(key)

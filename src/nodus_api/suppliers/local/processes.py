@@ -4,11 +4,12 @@ import os
 import signal
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from nodus_api.runner.files import INTENT, read_json
 from nodus_api.runner.identity import Identity, read_identity, read_spawned
 from nodus_api.runner.session import ProcessStat, kill_members, members, pids, process_stat
-from nodus_api.suppliers.local import cgroups
+from nodus_api.suppliers.local import cgroups, memory_groups
 
 
 class Processes:
@@ -22,6 +23,7 @@ class Processes:
         intent = read_json(directory / INTENT) or {}
         group = intent.get("cgroup")
         self.cgroup = Path(group) if group and isinstance(group, str) else None
+        self.memory_group = _memory_group(intent, directory.name)
         self.identity: Identity | None = read_identity(directory) or read_spawned(directory)
         self._unclaimed = [] if self.identity else _runners_of(directory)
 
@@ -36,7 +38,7 @@ class Processes:
         return stat
 
     def alive(self) -> list[ProcessStat]:
-        """Return every live process of the session and of the cgroup."""
+        """Return every live process of the session and of the cgroups."""
         found = {stat.pid: stat for stat in self._unclaimed if _same(stat)}
         session = self._session()
         if session is not None:
@@ -44,6 +46,8 @@ class Processes:
         if self.cgroup is not None and cgroups.populated(self.cgroup):
             stats = (process_stat(pid) for pid in cgroups.pids(self.cgroup))
             found.update((stat.pid, stat) for stat in stats if stat and stat.alive)
+        if self.memory_group is not None:
+            found.update((stat.pid, stat) for stat in memory_groups.members(self.memory_group))
         return sorted(found.values(), key=lambda stat: stat.pid)
 
     def empty(self) -> bool:
@@ -78,6 +82,20 @@ class Processes:
         if self.identity is not None:
             return self.identity.session()
         return self._unclaimed[0].session if self._unclaimed else None
+
+
+def _memory_group(intent: dict[str, Any], key: str) -> Path | None:
+    """Return a machine's memory group: as its intent names it; without one, as its name tells.
+
+    The program could have written the intent anew: a group of another name is none of its own.
+    """
+    named = intent.get("memory_group")
+    if intent and named is None:
+        return None
+    if isinstance(named, str) and memory_groups.key_of(Path(named)) == key:
+        return Path(named)
+    base = memory_groups.base()
+    return memory_groups.found(base).get(key) if base is not None else None
 
 
 def _runners_of(directory: Path) -> list[ProcessStat]:

@@ -1,5 +1,6 @@
 """From a machine's intent to a running runner: `intent.json`, and a process that outlives us."""
 
+import logging
 import os
 import sys
 from collections.abc import Mapping
@@ -9,9 +10,13 @@ from urllib.parse import quote
 import nodus_api
 from nodus_api.runner.files import LOG, SPAWNED
 from nodus_api.runner.identity import identity_of, write_identity
-from nodus_api.runner.intent import Restore, RunnerIntent
+from nodus_api.runner.intent import BadIntent, Restore, RunnerIntent
+from nodus_api.runner.program import NO_LIMIT, memory_limit
+from nodus_api.suppliers.local import memory_groups
 from nodus_api.suppliers.local.workdir import UNPLACED
 from nodus_api.suppliers.supplier import Incarnation, MachineIntent
+
+logger = logging.getLogger(__name__)
 
 
 def runner_intent(
@@ -21,6 +26,7 @@ def runner_intent(
     environment: Mapping[str, str],
     heartbeat: float,
     cgroup: Path | None,
+    memory_group: Path | None = None,
     checkpoints: Path,
 ) -> RunnerIntent:
     """Return what the runner is told; the token is not in it but in a file beside it.
@@ -45,6 +51,7 @@ def runner_intent(
         heartbeat=heartbeat,
         memory_bytes=program.memory_bytes,
         cgroup=str(cgroup) if cgroup else None,
+        memory_group=str(memory_group) if memory_group else None,
         checkpoints=str(slot),
         copies=str(checkpoints / UNPLACED / intent.key),
         restore=Restore(uri=restore.uri, sha256=restore.sha256) if restore else None,
@@ -70,6 +77,24 @@ def program_context(incarnation: Incarnation, epoch: int) -> dict[str, str]:
         "NODUS_CHECKPOINT_INTERVAL": round(interval.total_seconds()) if interval else None,
     }
     return {name: str(value) for name, value in values.items() if value is not None}
+
+
+def make_memory_group(directory: Path) -> str:
+    """Make the memory group that an intent names; return what will hold the memory limit.
+
+    Without the group the runner falls back to the address space. Repeated by every create and
+    look until the runner is there.
+    """
+    try:
+        intent = RunnerIntent.read(directory)
+    except BadIntent:
+        return NO_LIMIT  # the runner says so, too
+    if intent.memory_group is not None and intent.memory_bytes is not None:
+        group = Path(intent.memory_group)
+        if not memory_groups.make(group, intent.memory_bytes):
+            logger.warning("a memory group cannot be made", extra={"machine": directory.name})
+            memory_groups.remove(group)
+    return memory_limit(intent)
 
 
 def spawn_runner(directory: Path, environment: Mapping[str, str]) -> int:

@@ -13,13 +13,14 @@ from pathlib import Path
 from uuid import UUID
 
 from nodus_api.clock import Clock
+from nodus_api.runner.cgroup import PROGRAM
 from nodus_api.runner.files import EXIT, ORDER, write_json
 from nodus_api.runner.identity import read_identity
-from nodus_api.suppliers.local import cgroups
+from nodus_api.suppliers.local import cgroups, memory_groups
 from nodus_api.suppliers.local.deletion import condemn, delete_machine, empty_trash
 from nodus_api.suppliers.local.host import base_environment, default_slots, slot_offer
 from nodus_api.suppliers.local.processes import Processes
-from nodus_api.suppliers.local.spawning import runner_intent, spawn_runner
+from nodus_api.suppliers.local.spawning import make_memory_group, runner_intent, spawn_runner
 from nodus_api.suppliers.local.view import machine_view
 from nodus_api.suppliers.local.workdir import WorkDirectories
 from nodus_api.suppliers.supplier import (
@@ -79,6 +80,8 @@ class LocalSupplier:
         self._heartbeat = heartbeat.total_seconds()
         self._delete_grace = delete_grace
         self._cgroup_base = cgroups.base()
+        self._memory_base = memory_groups.base()
+        self._owner = memory_groups.owner_of(installation, self._directories.root)
 
     async def offers(self) -> Sequence[SupplierOffer]:
         """Return the one class of this host and how many of its slots are free."""
@@ -134,7 +137,10 @@ class LocalSupplier:
         return found
 
     async def list_owned(self, installation: UUID) -> AsyncIterator[MachineView]:
-        """Yield every machine of this installation under the root."""
+        """Yield every machine of this installation under the root.
+
+        A memory group without a directory is what is left of one: it ends as machines do.
+        """
         with _translated():
             keys = self._directories.machines()
         for key in keys:
@@ -142,6 +148,10 @@ class LocalSupplier:
             if view is not None and view.installation == installation:
                 yield view
             await self._clock.sleep(0)
+        for key in self._left_behind() if installation == self._installation else ():
+            yield MachineView(
+                handle=key, key=key, condition=MachineCondition.FAILED, installation=installation
+            )
 
     async def signal(self, handle: str, order: Order) -> None:
         """Hand an order to the runner, which also asks the server at once; best effort."""
@@ -180,7 +190,10 @@ class LocalSupplier:
         try:
             if self._directories.remains(handle):
                 return DeletionObservation(verdict=Verdict.PRESENT)
-            if not Processes(self._directories.path(handle)).empty():
+            processes = Processes(self._directories.path(handle))
+            if processes.memory_group is not None and processes.memory_group.exists():
+                return DeletionObservation(verdict=Verdict.PRESENT)
+            if not processes.empty():
                 return DeletionObservation(verdict=Verdict.PRESENT)
             if not self._directories.root.is_dir():
                 return DeletionObservation(verdict=Verdict.UNKNOWN)
@@ -261,9 +274,30 @@ class LocalSupplier:
             environment=self._environment,
             heartbeat=self._heartbeat,
             cgroup=group,
+            memory_group=self._memory_group(intent, group),
             checkpoints=self._directories.checkpoints,
         )
         self._directories.make(intent.key, asked.to_json(), intent.token)
+
+    def _memory_group(self, intent: MachineIntent, cgroup: Path | None) -> Path | None:
+        """Return where the machine's memory group will be; None if it needs none, or can have none.
+
+        Cgroup v2 comes first, where its memory controller was delegated to us (SC-713).
+        """
+        memory = intent.program.memory_bytes
+        if memory is None or self._memory_base is None:
+            return None
+        if cgroup is not None and (cgroup / PROGRAM / "memory.max").exists():
+            return None
+        return memory_groups.place(self._memory_base, self._owner, intent.key)
+
+    def _left_behind(self) -> list[str]:
+        """Return the keys of the memory groups whose directory is gone."""
+        if self._memory_base is None:
+            return []
+        groups = memory_groups.found(self._memory_base, self._owner)
+        with _translated():
+            return [key for key in groups if not self._directories.remains(key)]
 
     def _spawn_if_needed(self, key: str) -> None:
         directory = self._directories.path(key)
@@ -271,8 +305,10 @@ class LocalSupplier:
             return
         processes = Processes(directory)
         if processes.runner() is None and read_identity(directory) is None:
+            limit = make_memory_group(directory)
             pid = spawn_runner(directory, self._environment)
-            logger.info("runner spawned", extra={"machine": key, "pid": pid})
+            extra = {"machine": key, "pid": pid, "memory_limit": limit}
+            logger.info("runner spawned", extra=extra)
 
     @asynccontextmanager
     async def _locked(self) -> AsyncIterator[None]:

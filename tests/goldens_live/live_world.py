@@ -1,0 +1,367 @@
+"""One host in one process: Postgres, loop, local machines, their runners, and the API over HTTPS.
+
+Everything is real but the passing of time: the database's clock stands until a test moves it, so
+that minutes pass at once and each moment in a document is one that the test chose. Two doors hold
+what would else happen too fast to be seen: runners reach the scheduler once `open_door` was called,
+and machines are deleted while `deleting` is set.
+"""
+
+import asyncio
+import bisect
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import httpx
+import sqlalchemy as sa
+from tests.history import rows
+from tests.history.checking import assert_sound
+from tests.history.processes import running
+from tests.scheduler.world import World
+
+from nodus_api.clock import ManualClock, SystemClock
+from nodus_api.runner.identity import read_identity, read_spawned
+from nodus_api.runner.session import kill_members, process_stat
+from nodus_api.scheduler import Scheduler
+from nodus_api.scheduler.context import Pace
+from nodus_api.scheduler.listening import unix_socket
+from nodus_api.scheduler.reports import ReportServer
+from nodus_api.storage import tables as t
+from nodus_api.storage.engine import Database
+from nodus_api.storage.report_store import ReportStore
+from nodus_api.suppliers.local import LocalSupplier
+from nodus_api.suppliers.supplier import DeletionObservation, MachineIntent, MachineView
+from nodus_api.tasks import spawn
+
+ATTEMPTS = "/apis/nodus.dev/v1/namespaces/default/attempts"
+QUICK = Pace(
+    full_pass=timedelta(seconds=0.2), offers=timedelta(seconds=0.1), sweep=timedelta(hours=1)
+)
+BEAT = timedelta(seconds=0.2)
+PATIENCE = 60.0
+
+
+class StandingClock(ManualClock):
+    """A clock that stands until it is moved, and knows where it stood at any real moment."""
+
+    def __init__(self, start: datetime) -> None:
+        super().__init__(start)
+        self._moved = [datetime.min.replace(tzinfo=start.tzinfo)]
+        self.stands = [start]
+
+    async def advance(self, seconds: float) -> None:
+        await super().advance(seconds)
+        self._moved.append(SystemClock().now())
+        self.stands.append(self.now())
+
+    def at(self, real: datetime) -> datetime:
+        """Return where this clock stood at a moment of the system's clock."""
+        return self.stands[bisect.bisect_right(self._moved, real) - 1]
+
+
+class Host(LocalSupplier):
+    """The local supplier, whose moments are told by the clock that stands."""
+
+    def __init__(self, root: Path, standing: StandingClock, **how: Any) -> None:
+        super().__init__(root, clock=SystemClock(), heartbeat=BEAT, **how)
+        self.root = root
+        self.deleting = asyncio.Event()
+        self._standing = standing
+
+    async def create(self, intent: MachineIntent) -> MachineView:
+        return self._told(await super().create(intent))
+
+    async def find(self, key: str) -> MachineView | None:
+        view = await super().find(key)
+        return None if view is None else self._told(view)
+
+    async def delete(self, handle: str) -> None:
+        await self.deleting.wait()
+        await super().delete(handle)
+
+    async def prove_deleted(self, handle: str) -> DeletionObservation:
+        look = await super().prove_deleted(handle)
+        return replace(look, at=self._moment(look.at))
+
+    def _told(self, view: MachineView) -> MachineView:
+        ending = view.exit
+        return replace(
+            view,
+            billing_start=self._moment(view.billing_start),
+            ended_at=self._moment(view.ended_at),
+            exit=None if ending is None else replace(ending, at=self._standing.at(ending.at)),
+        )
+
+    def _moment(self, real: datetime | None) -> datetime | None:
+        return None if real is None else self._standing.at(real)
+
+    async def keys(self, installation: UUID) -> list[str]:
+        return [view.key async for view in self.list_owned(installation)]
+
+
+@dataclass
+class LiveWorld:
+    """What a test drives, and what a client sees."""
+
+    database: Database
+    clock: StandingClock
+    host: Host
+    installation: UUID
+    folder: Path
+    http: httpx.AsyncClient
+    world: World
+    scheduler: Scheduler
+    _door: AsyncExitStack = field(default_factory=AsyncExitStack)
+
+    # what a client sees ---------------------------------------------------------------------
+
+    async def served(self) -> list[dict[str, Any]]:
+        """Return the Attempts as the API serves them, by slot and epoch."""
+        answer = await self.http.get(ATTEMPTS)
+        assert answer.status_code == 200, answer.text
+        items: list[dict[str, Any]] = answer.json()["items"]
+        for one in items:  # a list's items name neither (LW-107); a GET of each does
+            single = await self.http.get(f"{ATTEMPTS}/{one['metadata']['name']}")
+            assert single.status_code == 200, single.text
+            assert single.json() == {"apiVersion": "nodus.dev/v1", "kind": "Attempt"} | one
+        return sorted(items, key=lambda one: _order(one["spec"]))
+
+    async def attempt(self, which: str = "0/1") -> dict[str, Any]:
+        """Return an Attempt by `slot/epoch`, an empty object if there is none."""
+        answer = await self.http.get(ATTEMPTS)
+        items: list[dict[str, Any]] = answer.json()["items"]
+        found = {f"{one['spec']['slot']}/{one['spec']['epoch']}": one for one in items}
+        return found.get(which, {})
+
+    async def until(self, what: Callable[[], Awaitable[object]]) -> None:
+        async with asyncio.timeout(PATIENCE):
+            while not await what():
+                await SystemClock().sleep(0.02)
+
+    async def until_stage(self, stage: str, which: str = "0/1") -> None:
+        async def reached() -> bool:
+            status = (await self.attempt(which)).get("status", {})
+            return bool(status.get("progress", {}).get("stage") == stage)
+
+        try:
+            await self.until(reached)
+        except TimeoutError:
+            raise AssertionError(f"{which} is not {stage}: {await self.attempt(which)}") from None
+
+    async def until_waiting(self) -> None:
+        """Wait until the Attempt was looked at and found no capacity (T4)."""
+
+        async def waits() -> bool:
+            metadata = (await self.attempt()).get("metadata", {})
+            waiting = metadata.get("annotations", {}).get("nodus.dev/waiting-for")
+            return bool(waiting == "Capacity")
+
+        await self.until(waits)
+
+    async def until_proven(self, which: str = "0/1") -> None:
+        async def proven() -> bool:
+            status = (await self.attempt(which)).get("status", {})
+            return "deletionProvenTime" in status.get("timings", {})
+
+        await self.until(proven)
+
+    # what happens ---------------------------------------------------------------------------
+
+    async def pass_time(self, seconds: float) -> None:
+        """Move the database's clock, and let the loop look."""
+        await self.clock.advance(seconds)
+        await self.scheduler.wake()
+
+    @asynccontextmanager
+    async def listening(self) -> AsyncIterator[None]:
+        """Let runners reach the scheduler."""
+        server = ReportServer(
+            ReportStore(self.database),
+            wake=self.scheduler.wake,
+            metrics=self.scheduler.metrics,
+            new_id=uuid4,
+        )
+        stop = asyncio.Event()
+        serving = spawn("reports", server.serve([unix_socket(self.folder / "runner.sock")], stop))
+        try:
+            yield
+        finally:
+            stop.set()
+            await serving
+
+    async def open_door(self) -> None:
+        await self._door.enter_async_context(self.listening())
+
+    async def close_door(self) -> None:
+        await self._door.aclose()
+
+    async def begin(self, boot: float = 20, which: str = "0/1") -> None:
+        """Bring an Attempt from its submission to Running, `boot` seconds after its grant."""
+        await self.until_stage("Starting", which)
+        await self.pass_time(boot)
+        await self.open_door()
+        await self.until_stage("Running", which)
+
+    async def run(self, seconds: float) -> None:
+        """Let a running program's time pass, at most a minute at once, heartbeats between."""
+        while seconds > 0:
+            await self.heard()
+            await self.pass_time(min(seconds, 60))
+            seconds -= 60
+        await self.heard()
+
+    async def heard(self) -> None:
+        """Wait until every running program's last heartbeat is of now."""
+        query = sa.select(t.attempt_work.c.last_heartbeat).join(
+            t.attempts, t.attempts.c.no == t.attempt_work.c.attempt
+        )
+        of_running = query.where(t.attempts.c.stage == "Running")
+
+        async def all_heard() -> bool:
+            async with self.database.single_reads() as connection:
+                beats = (await connection.execute(of_running)).scalars().all()
+            late = timedelta(seconds=5)
+            return all(beat and self.clock.now() - beat < late for beat in beats)
+
+        await self.until(all_heard)
+
+    async def looked(self) -> None:
+        """Wait until the loop has made a whole pass since now, and its calls were answered."""
+        before = self._passes()
+
+        async def made() -> bool:
+            return self._passes() >= before + 3
+
+        await self.until(made)
+
+    def _passes(self) -> float:
+        (metric,) = self.scheduler.metrics.passes.collect()
+        return float(metric.samples[0].value)
+
+    async def ask(self, verb: str, target: str = "train", **body: Any) -> None:
+        """Give a command, and let the loop take it at once."""
+        await self.world.ask(verb, target, **body)
+        await self.scheduler.wake()
+
+    def waits(self, then: str, name: str = "go") -> dict[str, Any]:
+        """Return a template whose program waits for a file of ours, then runs a script."""
+        wait = f"while [ ! -e {self.folder / name} ]; do sleep 0.02; done"
+        return {"command": ["/bin/sh", "-c", f"{wait}; {then}"]}
+
+    def saves(self) -> dict[str, Any]:
+        """Return the spec of a program that saves thrice, hangs, and ends once it resumes."""
+        program = Path(__file__).parent.parent / "scheduler" / "saving_program.py"
+        command = [sys.executable, str(program), str(self.folder), "40", "5", "18"]
+        return {"template": {"command": command}, "checkpoint": {"restartable": True}}
+
+    async def hanging(self) -> None:
+        """Wait until the program of `saves` hangs: three checkpoints are committed."""
+
+        async def there() -> bool:
+            return await asyncio.to_thread((self.folder / "hanging").exists)
+
+        await self.until(there)
+
+    async def kill_machine(self) -> None:
+        """Kill everything of the one machine from outside, its runner first."""
+        runner = await self.runner()
+        os.kill(runner, signal.SIGKILL)
+        kill_members(runner)
+
+    async def freeze(self) -> None:
+        """Freeze the runner of the one machine, what it says and what it hears."""
+        runner = await self.runner()
+        os.kill(runner, signal.SIGSTOP)
+
+        async def stopped() -> bool:
+            stat = process_stat(runner)
+            return stat is not None and stat.state == "T"
+
+        await self.until(stopped)
+
+    def go(self, name: str = "go") -> None:
+        """Let the programs that wait for a file go on."""
+        (self.folder / name).touch()
+
+    async def finish(
+        self,
+        which: str = "0/1",
+        stage: str = "Failed",
+        *,
+        following: tuple[str, str] | None = None,
+        teardown: float = 5,
+    ) -> None:
+        """Wait for a terminal stage, let the teardown take its time, and wait for its proof.
+
+        `following` is the successor and the stage that it has reached by then.
+        """
+        await self.until_stage(stage, which)
+        if following is not None:
+            await self.until_stage(following[1], following[0])
+        await self.pass_time(teardown)
+        self.host.deleting.set()
+        await self.until_proven(which)
+        self.host.deleting.clear()
+
+    async def machine(self) -> Path:
+        """Return the work directory of the one machine."""
+        (key,) = await self.host.keys(self.installation)
+        return self.host.root / key
+
+    async def runner(self) -> int:
+        """Return the pid of the one machine's runner."""
+        directory = await self.machine()
+        identity = read_identity(directory) or read_spawned(directory)
+        assert identity is not None
+        return identity.pid
+
+
+def _order(spec: Mapping[str, Any]) -> tuple[str, int]:
+    return str(spec["slot"]), int(spec["epoch"])
+
+
+@asynccontextmanager
+async def a_live_world(
+    database: Database, clock: StandingClock, http: httpx.AsyncClient, **how: Any
+) -> AsyncIterator[LiveWorld]:
+    """Make the world and run its loop; end it with the checks of H-01 to H-23."""
+    folder = Path(tempfile.mkdtemp(prefix="nodus-"))
+    async with database.transaction(read_only=True) as connection:
+        installation: UUID = (await connection.execute(sa.select(t.installation.c.id))).scalar_one()
+    given = {"slots": 2, "rate": Decimal(36), "delete_grace": timedelta(seconds=1)} | how
+    host = Host(
+        folder / "machines",
+        clock,
+        installation=installation,
+        runner_socket=folder / "runner.sock",
+        **given,
+    )
+    scheduler = Scheduler(database, host, SystemClock(), pace=QUICK)
+    world = World(database, clock, host)
+    live = LiveWorld(database, clock, host, installation, folder, http, world, scheduler)
+    stop = asyncio.Event()
+    loop = spawn("scheduler", scheduler.run(stop))
+    try:
+        yield live
+    finally:
+        stop.set()
+        await loop
+        await live.close_door()
+        host.deleting.set()
+        kept = await rows.read(database)
+        alive = running(host.root, kept.machines)
+        for key in await host.keys(installation):
+            await host.delete(key)
+        with suppress(FileNotFoundError):
+            shutil.rmtree(folder)
+    assert_sound(rows.history_of(kept, alive))

@@ -1,0 +1,381 @@
+"""Every reason and every trigger that can happen on `local`, as the API serves it (SC-010, SC-012).
+
+Each test brings real processes to one end and compares all Attempts of that life with a reviewed
+body. What no body here shows is listed in `NOT_HERE` with the reason why.
+"""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+from pathlib import Path
+from uuid import uuid5
+
+import pytest
+from tests.goldens_live.golden import BODIES, compare
+from tests.goldens_live.live_world import LiveWorld
+from tests.suppliers.conformance import an_intent
+
+from nodus_api.clock import SystemClock
+from nodus_api.kernel.vocabulary import Reason, Trigger
+from nodus_api.runner.files import CHANNEL
+from nodus_api.storage import tables as t
+from nodus_api.suppliers.local import LocalSupplier, memory_groups
+
+_RECLAIMED = "local machines are reclaimed by a drill only: its bodies come with the drills"
+NOT_HERE: dict[str, str] = {
+    Reason.PREEMPTED: _RECLAIMED,
+    Trigger.PREEMPTION_NOTICE: _RECLAIMED,
+    Trigger.DRILL: _RECLAIMED,
+    Reason.IMAGE_PULL_FAILED: "unreachable: the image is ignored and nothing is pulled (SC-713)",
+    Reason.RESTORE_FAILED: "unreachable: a program's restore step is part of the program, and it "
+    "can tell of its failure by its exit code alone",
+    Reason.UNFUNDED: "unreachable: funds are not controlled yet, every hold succeeds",
+}
+"""Reasons and triggers without a body. A body that comes removes its line: a test holds that."""
+
+
+async def ends(live: LiveWorld, stage: str = "Failed") -> None:
+    """Let a running program go on to its end, and its machine be gone 5 s later."""
+    live.go()
+    await live.finish(stage=stage)
+
+
+async def test_succeeded(live: LiveWorld) -> None:  # scenario 1
+    await live.world.submit(template=live.waits("exit 0"))
+    await live.begin()
+    await live.run(100)
+    await ends(live, "Succeeded")
+    await compare(live, "succeeded")
+
+
+async def test_customer_exit_by_a_code(live: LiveWorld) -> None:  # scenario 15
+    await live.world.submit(template=live.waits("exit 3"))
+    await live.begin()
+    await live.run(40)
+    await ends(live)
+    await compare(live, "customer-exit-code")
+
+
+async def test_customer_exit_137_by_its_own_word(live: LiveWorld) -> None:  # SC-009
+    await live.world.submit(
+        template=live.waits("exit 137"), resources={"vcpus": 1, "memoryGiB": "0.0625"}
+    )
+    await live.begin()
+    await live.run(40)
+    await ends(live)
+    await compare(live, "customer-exit-137")
+
+
+async def test_customer_exit_by_a_signal(live: LiveWorld) -> None:  # scenario 16
+    await live.world.submit(template=live.waits("kill -SEGV $$"))
+    await live.begin()
+    await live.run(40)
+    await ends(live)
+    await compare(live, "customer-exit-signal")
+
+
+@pytest.mark.skipif(
+    memory_groups.base() is None, reason="no writable cgroup v1 memory group on this machine"
+)
+async def test_out_of_memory(live: LiveWorld) -> None:  # scenario 17, SC-713
+    program = "exec python3 -c 'held = bytearray(400 << 20)'"
+    await live.world.submit(
+        template=live.waits(program), resources={"vcpus": 1, "memoryGiB": "0.0625"}
+    )
+    await live.begin()
+    await live.run(40)
+    await ends(live)
+    await compare(live, "out-of-memory")
+
+
+async def test_deadline_exceeded(live: LiveWorld) -> None:
+    await live.world.submit(template=live.waits("exit 0"), limits={"maxDurationSeconds": 60})
+    await live.begin()
+    await live.run(60)
+    await live.finish()
+    await compare(live, "deadline-exceeded")
+
+
+async def test_start_failed(live: LiveWorld) -> None:
+    await live.world.submit(template={"command": ["/no/such/program"]})
+    await live.until_stage("Starting")
+    await live.pass_time(20)
+    await live.open_door()
+    await live.finish()
+    await compare(live, "start-failed")
+
+
+async def test_a_failed_program_is_tried_again(live: LiveWorld) -> None:  # scenario 18
+    await live.world.submit(
+        template=live.waits("[ $NODUS_EPOCH = 2 ] || exit 1; exit 0"), restart={"maxRetries": 1}
+    )
+    await live.begin()
+    await live.run(40)
+    live.go()
+    await live.finish(following=("0/2", "Pending"))
+    await live.pass_time(15)  # 10 s and a fifth at most (SC-121)
+    await live.finish("0/2", "Succeeded")
+    await compare(live, "customer-exit-retried")
+
+
+async def test_a_job_is_decided_for_its_siblings(live: LiveWorld) -> None:  # scenario 19, SC-802
+    script = "[ $NODUS_SLOT = 1 ] || exit 42; exec sleep 600"
+    rules = [{"exitCodes": [42], "action": "FailJob"}]
+    await live.world.submit(
+        template=live.waits(script),
+        completions=2,
+        stopGraceSeconds=10,
+        restart={"maxRetries": 3, "rules": rules},
+    )
+    await live.until_stage("Starting", "1/1")
+    await live.begin()
+    await live.until_stage("Running", "1/1")
+    await live.run(40)
+    live.go()
+    await live.until_stage("Stopped", "1/1")
+    await ends(live)
+    await live.until_proven("1/1")
+    await compare(live, "released-job-decided")
+
+
+async def test_fewer_are_wanted(live: LiveWorld) -> None:  # SC-802
+    await live.world.submit(template=live.waits("exit 0"), completions=2)
+    await live.until_stage("Starting", "1/1")
+    await live.begin()
+    await live.until_stage("Running", "1/1")
+    await live.run(40)
+    await live.ask("scale", count=1)
+    await live.finish("1/1", "Stopped")
+    await live.run(20)
+    await ends(live, "Succeeded")
+    await live.finish("1/2", "Succeeded")
+    await compare(live, "released-scaled-down")
+
+
+async def test_unplaceable(live: LiveWorld) -> None:  # scenario 2
+    await live.world.submit(
+        template={"command": ["true"]}, resources={"accelerators": ["h100"], "count": 1}
+    )
+    await live.until_stage("Failed")
+    await compare(live, "unplaceable")
+
+
+async def test_no_capacity(live: LiveWorld) -> None:  # scenario 3
+    async with a_full_host(live):
+        await live.world.submit(template={"command": ["true"]})
+        await live.until_waiting()
+        await live.pass_time(3600)
+        await live.until_stage("Failed")
+        await compare(live, "no-capacity")
+
+
+async def test_stopped_while_it_waits(live: LiveWorld) -> None:  # scenario 31
+    async with a_full_host(live):
+        await live.world.submit(template={"command": ["true"]})
+        await live.until_waiting()
+        await live.pass_time(30)
+        await live.ask("stop")
+        await live.until_stage("Stopped")
+        await compare(live, "stopped-queued")
+
+
+async def test_stopped_before_its_program_started(live: LiveWorld) -> None:  # T17
+    await live.world.submit(template=live.waits("exit 0"))
+    await live.until_stage("Starting")
+    await live.pass_time(20)
+    await live.ask("stop")
+    await live.finish(stage="Stopped")
+    await compare(live, "stopped-provisioning")
+
+
+async def test_stopped_while_it_runs(live: LiveWorld) -> None:  # T17
+    await live.world.submit(template={"command": ["sleep", "600"]})
+    await live.begin()
+    await live.run(40)
+    await live.ask("stop")
+    await live.finish(stage="Stopped")
+    await compare(live, "stopped-running")
+
+
+async def test_suspended_and_resumed(live: LiveWorld) -> None:  # scenario 33, SC-806
+    await live.world.submit(**live.saves())
+    await live.begin()
+    await live.hanging()
+    await live.run(60)
+    await live.ask("suspend")
+    await live.finish(stage="Stopped")
+    await live.close_door()
+    await live.pass_time(3600)
+    await live.ask("resume")
+    await live.until_stage("Starting", "0/2")
+    await live.pass_time(15)
+    await live.open_door()
+    await live.finish("0/2", "Succeeded")
+    await compare(live, "suspended-resumed")
+
+
+async def test_the_cost_limit_is_reached(live: LiveWorld) -> None:  # scenario 35, SC-622
+    await live.world.submit(
+        template={"command": ["sleep", "600"]},
+        limits={"maxCostUSD": "2.00"},
+        estimate={"hours": "0.01"},
+        stopGraceSeconds=10,
+    )
+    await live.begin()
+    for _ in range(30):
+        await live.run(10)
+        await live.looked()
+        if (await live.attempt())["status"]["phase"] != "Running":
+            break
+    await live.finish(stage="Stopped")
+    (one,) = await live.served()
+    assert Decimal(one["status"]["actual"]["costUSD"]) <= Decimal(2)
+    await compare(live, "max-cost-reached")
+
+
+async def test_the_machine_is_killed_under_a_program(live: LiveWorld) -> None:  # SC-140, T15
+    await live.world.submit(**live.saves())
+    await live.begin()
+    await live.hanging()
+    await live.run(60)
+    await live.close_door()
+    await live.kill_machine()
+    await live.finish(stage="Lost", following=("0/2", "Starting"))
+    await live.pass_time(10)
+    await live.open_door()
+    await live.finish("0/2", "Succeeded")
+    await compare(live, "node-lost-running")
+
+
+async def test_the_machine_is_killed_before_the_start(live: LiveWorld) -> None:  # T12
+    await live.world.submit(template={"command": ["true"]})
+    await live.until_stage("Starting")
+    await live.pass_time(20)
+    await live.kill_machine()
+    await live.finish(stage="Lost", following=("0/2", "Starting"))
+    await live.pass_time(10)
+    await live.open_door()
+    await live.finish("0/2", "Succeeded")
+    await compare(live, "node-lost-starting")
+
+
+async def test_a_replacement_is_lost_before_it_starts(live: LiveWorld) -> None:  # scenario 27
+    await live.world.submit(**live.saves())
+    await live.begin()
+    await live.hanging()
+    await live.run(60)
+    await live.close_door()
+    await live.kill_machine()
+    await live.finish(stage="Lost", following=("0/2", "Starting"))
+    await live.pass_time(10)
+    await live.kill_machine()
+    await live.finish("0/2", "Lost", following=("0/3", "Pending"))
+    await live.pass_time(60)
+    await live.until_stage("Starting", "0/3")
+    await live.pass_time(15)
+    await live.open_door()
+    await live.finish("0/3", "Succeeded")
+    await compare(live, "node-lost-twice")
+
+
+async def test_the_runner_falls_silent(live: LiveWorld) -> None:  # scenario 24
+    await live.world.submit(**live.saves())
+    await live.begin()
+    await live.hanging()
+    await live.run(60)
+    await live.freeze()
+    await live.close_door()
+    await live.pass_time(601)
+    await live.finish(stage="Lost", following=("0/2", "Starting"))
+    await live.pass_time(10)
+    await live.open_door()
+    await live.finish("0/2", "Succeeded")
+    await compare(live, "heartbeat-loss")
+
+
+async def test_the_runner_never_registers(live: LiveWorld) -> None:  # scenario 11
+    await live.world.submit(template={"command": ["true"]})
+    await live.until_stage("Starting")
+    await live.freeze()
+    await live.pass_time(600)
+    await live.finish(stage="Lost", following=("0/2", "Pending"))
+    await live.pass_time(60)  # the class rests after its failure (SC-360)
+    await live.until_stage("Starting", "0/2")
+    await live.pass_time(10)
+    await live.open_door()
+    await live.finish("0/2", "Succeeded")
+    await compare(live, "startup-timeout")
+
+
+async def test_the_checkpoint_is_spoilt(live: LiveWorld) -> None:  # SC-141
+    await live.world.submit(**live.saves())
+    await live.begin()
+    await live.hanging()
+    await live.run(60)
+    last = max(await live.world.rows(t.checkpoints), key=lambda row: int(row["seq"]))
+    spoil(Path(last["uri"].removeprefix("file://")))
+    await live.close_door()
+    await live.kill_machine()
+    await live.finish(stage="Lost", following=("0/2", "Starting"))
+    await live.pass_time(10)
+    await live.open_door()
+    await live.finish("0/2", following=("0/3", "Pending"))
+    await live.pass_time(60)
+    await live.finish("0/3", "Succeeded")
+    await compare(live, "checkpoint-unavailable")
+
+
+async def test_the_runner_cannot_do_its_part(live: LiveWorld) -> None:
+    """The folder of the program's channel cannot be made: a file is in its place."""
+    await live.world.submit(template={"command": ["true"]})
+    await live.until_stage("Starting")
+    (await live.machine()).joinpath(CHANNEL).write_text("in the way")
+    await live.pass_time(20)
+    await live.open_door()
+    await live.finish(following=("0/2", "Pending"))
+    await live.pass_time(60)
+    await live.finish("0/2", "Succeeded")
+    await compare(live, "internal-error")
+
+
+def spoil(checkpoint: Path) -> None:
+    (checkpoint / "sum.json").write_text("{}")
+
+
+@asynccontextmanager
+async def a_full_host(live: LiveWorld) -> AsyncIterator[None]:
+    """Take every slot of the host by machines of another installation."""
+    other = uuid5(live.installation, "other")
+    neighbour = LocalSupplier(
+        live.host.root,
+        installation=other,
+        runner_socket=live.folder / "none.sock",
+        slots=2,
+        rate=Decimal(1),
+        clock=SystemClock(),
+        delete_grace=timedelta(seconds=1),
+    )
+    keys = ("first", "second")
+    for key in keys:
+        await neighbour.create(replace(an_intent(key, "sleep", "600"), installation=other))
+    try:
+        await live.looked()
+        yield
+    finally:
+        for key in keys:
+            await neighbour.delete(key)
+
+
+def test_every_reason_and_trigger_is_shown_or_accounted_for() -> None:  # SC-010, SC-012
+    shown: set[str] = set()
+    for path in BODIES.glob("*.json"):
+        for one in json.loads(path.read_text()):
+            status = one["status"]
+            shown |= {status.get("reason"), status.get("interruption", {}).get("trigger")}
+    every = {*(reason.value for reason in Reason), *(trigger.value for trigger in Trigger)}
+
+    assert every - shown == set(NOT_HERE)
+    assert shown - {None} <= every
