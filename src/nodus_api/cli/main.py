@@ -49,6 +49,10 @@ COMMANDS = {
         "submit", "stop", "Stop a workload for good; OWNER is KIND/NAME, or the NAME of a Job."
     ),
     "get": Entry("views", "get", "Show Attempts, all of a project or those named."),
+    "explain": Entry("explain", "explain", "Say why an Attempt ran where it ran, waits, or ended."),
+    "timeline": Entry(
+        "timeline", "timeline", "Draw an owner's Attempts over time, a bar an epoch."
+    ),
     "cost": Entry(
         "views",
         "cost",
