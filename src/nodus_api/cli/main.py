@@ -49,9 +49,15 @@ COMMANDS = {
         "submit", "stop", "Stop a workload for good; OWNER is KIND/NAME, or the NAME of a Job."
     ),
     "get": Entry("views", "get", "Show Attempts, all of a project or those named."),
-    "explain": Entry("explain", "explain", "Say why an Attempt ran where it ran, waits, or ended."),
+    "explain": Entry(
+        "explain",
+        "explain",
+        "Say why an Attempt ran where it ran, what it waits for, and what ended it.",
+    ),
     "timeline": Entry(
-        "timeline", "timeline", "Draw an owner's Attempts over time, a bar an epoch."
+        "timeline",
+        "timeline",
+        "Draw an owner's Attempts over time; OWNER is KIND/NAME, or the NAME of a Job.",
     ),
     "cost": Entry(
         "views",
