@@ -72,6 +72,16 @@ COMMANDS = {
         "estimate", "estimate", "Show where a manifest would be placed and why, without running it."
     ),
     "get": Entry("views", "get", "Show Attempts, all of a project or those named."),
+    "explain": Entry(
+        "explain",
+        "explain",
+        "Say why an Attempt ran where it ran, what it waits for, and what ended it.",
+    ),
+    "timeline": Entry(
+        "timeline",
+        "timeline",
+        "Draw an owner's Attempts over time; OWNER is KIND/NAME, or the NAME of a Job.",
+    ),
     "cost": Entry(
         "views",
         "cost",

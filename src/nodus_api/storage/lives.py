@@ -1,0 +1,279 @@
+"""Whole lives as people want them told: an Attempt's document with what is kept beside it.
+
+Every function reads in the caller's snapshot, so that what is told is of one moment. Archived
+Attempts have their document and their ledger; decisions and checkpoints went with the rows.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from nodus_api.kernel.vocabulary import OwnerKind
+from nodus_api.storage import tables as t
+from nodus_api.storage.statements import database_now
+
+MOST_NAMES = 5000
+"""How many names are looked through for one that was meant."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerRow:
+    """One row of the ledger (SC-523): an interval that is charged, or covered by Nodus."""
+
+    machine: int
+    segment: str
+    start: datetime
+    end: datetime
+    covered: bool
+    usd: Decimal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptDecision:
+    """The last decision kept of an Attempt (SC-333, SC-334); `n` counts them from 1."""
+
+    n: int
+    at: datetime
+    request: Mapping[str, Any]
+    top: Sequence[Mapping[str, Any]]
+    told: Mapping[str, Any]
+    """`{"reasons": {code: candidates}, "classes": [...], "sentence": text or None}`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedPoint:
+    """A checkpoint that the Attempt committed."""
+
+    seq: int
+    committed: datetime
+    size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Life:
+    """One Attempt: what clients see of it, its ledger, and what only the loop knows."""
+
+    document: Mapping[str, Any]
+    """The published document, its resourceVersion left empty."""
+    archived: bool
+    ledger: tuple[LedgerRow, ...]
+    checkpoints: tuple[SavedPoint, ...] = ()
+    decision: KeptDecision | None = None
+    next_try: datetime | None = None
+    start_deadline: datetime | None = None
+    drain_cause: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownOwner:
+    """A workload by its name; `state` may be Deleted."""
+
+    uid: UUID
+    kind: str
+    name: str
+    state: str
+    outcome: str | None
+
+
+async def read_life(connection: AsyncConnection, project: str, name: str) -> Life | None:
+    """Return the Attempt of that name, archived or not, with its last decision; None if none is."""
+    query = _published().where(t.attempt_objects.c.project == project)
+    row = (await connection.execute(query.where(t.attempt_objects.c.name == name))).first()
+    if row is None:
+        archive = t.attempts_archive.c
+        archived = _archived().where(archive.project == project, archive.name == name)
+        latest = await connection.execute(archived.order_by(archive.finished.desc()).limit(1))
+        found = latest.first()
+        return None if found is None else _retired(found)
+    (life,) = await _lives(connection, [row], decided=True)
+    return life
+
+
+async def read_lives(connection: AsyncConnection, workload: UUID) -> list[Life]:
+    """Return all Attempts of a workload, archived ones too, without their decisions."""
+    archived = _archived().where(t.attempts_archive.c.workload == workload)
+    retired = [_retired(row) for row in await connection.execute(archived)]
+    query = _published().where(t.attempts.c.workload == workload).order_by(t.attempts.c.no)
+    rows = (await connection.execute(query)).all()
+    return retired + await _lives(connection, rows, decided=False)
+
+
+async def find_owner(
+    connection: AsyncConnection, project: str, kind: OwnerKind, name: str
+) -> KnownOwner | None:
+    """Return the workload of that name; of several the one that is not deleted, else the latest."""
+    workloads = t.workloads.c
+    query = (
+        sa.select(workloads.uid, workloads.kind, workloads.name, workloads.state, workloads.outcome)
+        .where(workloads.project == project, workloads.kind == kind.value, workloads.name == name)
+        .order_by((workloads.state == "Deleted").asc(), workloads.created.desc())
+        .limit(1)
+    )
+    row = (await connection.execute(query)).mappings().first()
+    return None if row is None else KnownOwner(**row)
+
+
+async def owners_of(connection: AsyncConnection, project: str) -> list[str]:
+    """Return the project's workloads that are not deleted, as `kind/name`, sorted."""
+    workloads = t.workloads.c
+    query = (
+        sa.select(sa.func.lower(workloads.kind) + "/" + workloads.name)
+        .where(workloads.project == project, workloads.state != "Deleted")
+        .order_by(sa.text("1"))
+        .limit(MOST_NAMES)
+    )
+    return list((await connection.scalars(query)).all())
+
+
+async def attempt_names(connection: AsyncConnection, project: str) -> list[str]:
+    """Return the names of the project's published Attempts, sorted. Unique (project, name)."""
+    objects = t.attempt_objects.c
+    query = sa.select(objects.name).where(objects.project == project).order_by(objects.name)
+    return list((await connection.scalars(query.limit(MOST_NAMES))).all())
+
+
+async def projects_with_attempt(connection: AsyncConnection, name: str) -> list[str]:
+    """Return the projects that have a published Attempt of that name, sorted."""
+    objects = t.attempt_objects.c
+    query = sa.select(objects.project).where(objects.name == name).order_by(objects.project)
+    return list((await connection.scalars(query)).all())
+
+
+async def project_exists(connection: AsyncConnection, project: str) -> bool:
+    """Whether there is a project of that name."""
+    query = sa.select(t.projects.c.name).where(t.projects.c.name == project)
+    return (await connection.scalars(query)).first() is not None
+
+
+async def project_names(connection: AsyncConnection) -> list[str]:
+    """Return the names of all projects, sorted."""
+    query = sa.select(t.projects.c.name).order_by(t.projects.c.name)
+    return list((await connection.scalars(query)).all())
+
+
+async def suppliers(connection: AsyncConnection) -> list[str]:
+    """Return the suppliers that offer anything now, for a look at the catalog."""
+    offers = t.supplier_offers.c
+    query = sa.select(offers.supplier).where(offers.enabled.is_(True)).distinct()
+    return sorted((await connection.scalars(query)).all())
+
+
+async def database_time(connection: AsyncConnection) -> datetime:
+    """Return the moment that the snapshot's statements take for now (SC-615)."""
+    moment: datetime = (await connection.execute(sa.select(database_now))).scalar_one()
+    return moment
+
+
+def _published() -> sa.Select[Any]:
+    """Published documents with what is kept beside them; joins by primary keys."""
+    work = t.attempt_work.c
+    return (
+        sa.select(
+            t.attempt_objects.c.attempt,
+            t.attempt_objects.c.doc,
+            t.attempts.c.workload,
+            t.attempts.c.slot,
+            t.attempts.c.epoch,
+            work.next_try,
+            work.start_deadline,
+            work.drain_cause,
+        )
+        .join(t.attempts, t.attempts.c.no == t.attempt_objects.c.attempt)
+        .outerjoin(t.attempt_work, work.attempt == t.attempts.c.no)
+    )
+
+
+def _archived() -> sa.Select[Any]:
+    return sa.select(t.attempts_archive.c.doc, t.attempts_archive.c.ledger)
+
+
+def _retired(row: Any) -> Life:
+    return Life(
+        document=json.loads(row.doc),
+        archived=True,
+        ledger=tuple(
+            LedgerRow(
+                machine=int(one["machine"]),
+                segment=one["segment"],
+                start=datetime.fromisoformat(one["from_ts"]),
+                end=datetime.fromisoformat(one["to_ts"]),
+                covered=one["covered"],
+                usd=Decimal(str(one["usd"])),
+            )
+            for one in row.ledger
+        ),
+    )
+
+
+async def _lives(connection: AsyncConnection, rows: Sequence[Any], *, decided: bool) -> list[Life]:
+    """Put the children of published Attempts to them; by primary keys and indexes."""
+    nos = [row.attempt for row in rows]
+    segments, points = t.cost_segments.c, t.checkpoints.c
+    ledger = sa.select(t.cost_segments).where(segments.attempt.in_(nos))
+    saved = sa.select(t.checkpoints).where(
+        points.workload.in_(sorted({row.workload for row in rows}))
+    )
+    charged = _by((one["attempt"], one) for one in await _all(connection, ledger, "machine", "seq"))
+    commits = _by(
+        ((one["slot"], one["epoch"]), one) for one in await _all(connection, saved, "seq")
+    )
+    decisions: dict[int, KeptDecision] = {}
+    if decided:
+        kept = sa.select(t.decisions).where(t.decisions.c.attempt.in_(nos))
+        for one in await _all(connection, kept, "n"):
+            decisions[one["attempt"]] = KeptDecision(
+                n=one["n"],
+                at=one["at"],
+                request=one["request"],
+                top=one["top"],
+                told=one["counters"],
+            )
+    return [
+        Life(
+            document=json.loads(row.doc),
+            archived=False,
+            ledger=tuple(_ledger_row(one) for one in charged.get(row.attempt, ())),
+            checkpoints=tuple(
+                SavedPoint(seq=one["seq"], committed=one["committed"], size=one["bytes"])
+                for one in commits.get((row.slot, row.epoch), ())
+            ),
+            decision=decisions.get(row.attempt),
+            next_try=row.next_try,
+            start_deadline=row.start_deadline,
+            drain_cause=row.drain_cause,
+        )
+        for row in rows
+    ]
+
+
+async def _all(
+    connection: AsyncConnection, query: sa.Select[Any], *order: str
+) -> Sequence[sa.RowMapping]:
+    ordered = query.order_by(*(query.selected_columns[name] for name in order))
+    rows: Sequence[sa.RowMapping] = (await connection.execute(ordered)).mappings().all()
+    return rows
+
+
+def _by(pairs: Iterable[tuple[Any, sa.RowMapping]]) -> dict[Any, list[sa.RowMapping]]:
+    found: dict[Any, list[sa.RowMapping]] = {}
+    for key, one in pairs:
+        found.setdefault(key, []).append(one)
+    return found
+
+
+def _ledger_row(row: sa.RowMapping) -> LedgerRow:
+    return LedgerRow(
+        machine=row["machine"],
+        segment=row["segment"],
+        start=row["from_ts"],
+        end=row["to_ts"],
+        covered=row["covered"],
+        usd=row["usd"],
+    )
