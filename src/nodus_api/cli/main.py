@@ -48,6 +48,11 @@ COMMANDS = {
     "stop": Entry(
         "submit", "stop", "Stop a workload for good; OWNER is KIND/NAME, or the NAME of a Job."
     ),
+    "drill": Entry(
+        "drill",
+        "drill",
+        "Lose an Attempt's machine on purpose, by a real fault; Nodus pays for what is lost.",
+    ),
     "get": Entry("views", "get", "Show Attempts, all of a project or those named."),
     "cost": Entry(
         "views",

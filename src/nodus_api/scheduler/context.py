@@ -65,6 +65,8 @@ class LoopContext:
     """When (monotonic) the supplier is asked for its offers again."""
     sweep_due: float = 0.0
     """When (monotonic) the supplier is asked for all its machines again."""
+    notices_due: bool = False
+    """Whether the supplier is asked for its notices before the next full pass."""
     setbacks: Setbacks = field(default_factory=Setbacks)
 
     async def in_batches(
