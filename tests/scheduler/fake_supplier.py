@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from decimal import Decimal
 from uuid import UUID
 
@@ -81,6 +82,10 @@ class FakeSupplier:
     """Workloads of which it has checkpoints."""
     dropped: list[UUID] = field(default_factory=list)
     deaf_drops: int = 0
+    announced: dict[str, Notice] = field(default_factory=dict)
+    injections: list[tuple[str, FaultInjection]] = field(default_factory=list)
+    before_inject: Exception | None = None
+    after_inject: Exception | None = None
 
     async def offers(self) -> Sequence[SupplierOffer]:
         if self.offered is not None:
@@ -150,12 +155,20 @@ class FakeSupplier:
         self.kept.discard(workload)
 
     async def notices(self) -> AsyncIterator[Notice]:
-        nothing: tuple[Notice, ...] = ()
-        for notice in nothing:
+        for notice in list(self.announced.values()):
             yield notice
 
     async def inject(self, handle: str, fault: FaultInjection) -> None:
-        raise NotImplementedError
+        """Take note of it; a preemption is announced, what else follows is the test's to do."""
+        before, self.before_inject = self.before_inject, None
+        if before is not None:
+            raise before
+        self.injections.append((handle, fault))
+        if fault.kind == "preemption" and fault.notice:
+            self.announce(handle, self.clock.now() + fault.notice)
+        after, self.after_inject = self.after_inject, None
+        if after is not None:
+            raise after
 
     async def wipe(self, handle: str) -> None:
         raise NotImplementedError
@@ -168,6 +181,10 @@ class FakeSupplier:
     def become(self, key: str, **changes: object) -> None:
         """Change what the supplier says of a machine."""
         self.machines[key] = replace(self.machines[key], **changes)  # type: ignore[arg-type]  # names checked by replace
+
+    def announce(self, handle: str, deadline: datetime) -> None:
+        """Announce the reclaim of a machine, once."""
+        self.announced.setdefault(handle, Notice(handle=handle, deadline=deadline))
 
     def vanish(self, key: str) -> None:
         """Lose a machine: nothing is listed any more."""

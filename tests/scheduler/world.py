@@ -83,7 +83,9 @@ class World:
                 return
         raise AssertionError("the passes never settle")
 
-    async def ask(self, verb: str, target: str = "train", kind: str = "Job", **body: Any) -> int:
+    async def ask(
+        self, verb: str, target: str = "train", kind: str | None = "Job", **body: Any
+    ) -> int:
         async with self.database.transaction() as connection:
             row = {
                 "key": f"key-{next(_commands)}",

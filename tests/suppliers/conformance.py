@@ -4,13 +4,18 @@ import asyncio
 import contextlib
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Protocol
 from uuid import UUID, uuid5
 
+import pytest
+
 from nodus_api.suppliers.supplier import (
+    FaultInjection,
     Incarnation,
+    Invalid,
     MachineCondition,
     MachineIntent,
     MachineView,
@@ -262,6 +267,85 @@ class Conformance:
 
         assert repeated.condition is MachineCondition.GONE
         assert await fleet.supplier.find("late") is None
+
+    async def test_a_reclaim_is_announced_before_it_is_done(
+        self, fleet: Fleet, tmp_path: Path
+    ) -> None:  # SC-702, SC-630
+        if not fleet.supplier.caps.notices or not fleet.supplier.caps.inject:
+            return
+        pid = tmp_path / "pid"
+        script = self.shell(f"echo $$ > {pid}; exec sleep 60")
+        created = await fleet.supplier.create(an_intent("reclaimed", *script))
+        await eventually(lambda: _is(lambda: pid.exists() and pid.read_text().endswith("\n")))
+        fault = FaultInjection(kind="preemption", notice=timedelta(seconds=1))
+
+        await fleet.supplier.inject(created.handle, fault)
+        (notice,) = [one async for one in fleet.supplier.notices()]
+        await fleet.restarted().inject(created.handle, replace(fault, notice=timedelta(hours=1)))
+        again = [one async for one in fleet.restarted().notices()]  # the first deadline stands
+
+        assert notice.handle == created.handle
+        assert again in ([notice], [])
+        view = await view_when(
+            fleet.restarted(), created.handle, lambda v: v.condition is MachineCondition.FAILED
+        )
+        assert (view.reclaimed, view.exit) == (True, None)
+        assert view.ended_at is not None
+        assert view.ended_at >= notice.deadline
+        assert [one async for one in fleet.supplier.notices()] == []
+
+    async def test_an_exit_before_the_reclaim_is_told(self, fleet: Fleet, tmp_path: Path) -> None:
+        if not fleet.supplier.caps.notices or not fleet.supplier.caps.inject:
+            return
+        ready = tmp_path / "ready"
+        script = f"trap 'exit 143' TERM; touch {ready}; while :; do sleep 0.05; done"
+        created = await fleet.supplier.create(an_intent("leaves", *self.shell(script)))
+        await eventually(lambda: _is(ready.exists))
+        fault = FaultInjection(kind="preemption", notice=timedelta(seconds=30))
+        await fleet.supplier.inject(created.handle, fault)
+
+        await fleet.supplier.signal(created.handle, Order(kind="stop", grace=timedelta(seconds=20)))
+
+        view = await view_when(fleet.supplier, created.handle, lambda v: v.exit is not None)
+        assert view.exit is not None  # scenario 20
+        assert (view.exit.exit_code, view.exit.stop_age is not None) == (143, True)
+        assert not view.reclaimed
+
+    async def test_a_machine_can_be_made_to_fail(self, fleet: Fleet) -> None:  # SC-630
+        if not fleet.supplier.caps.inject:
+            return
+        created = await fleet.supplier.create(an_intent("fails", *self.shell("exec sleep 60")))
+
+        for supplier in (fleet.supplier, fleet.restarted()):  # a repeat changes nothing
+            await supplier.inject(created.handle, FaultInjection(kind="node-loss"))
+
+        view = await view_when(
+            fleet.supplier, created.handle, lambda v: v.condition is MachineCondition.FAILED
+        )
+        assert (view.exit, view.reclaimed) == (None, False)
+
+    async def test_a_reclaim_without_a_notice_is_done_at_once(self, fleet: Fleet) -> None:
+        if not fleet.supplier.caps.inject:
+            return
+        created = await fleet.supplier.create(an_intent("taken", *self.shell("exec sleep 60")))
+
+        await fleet.supplier.inject(created.handle, FaultInjection(kind="preemption"))
+
+        view = await view_when(
+            fleet.supplier, created.handle, lambda v: v.condition is MachineCondition.FAILED
+        )
+        assert view.reclaimed  # scenario 21
+
+    async def test_faults_that_cannot_be_made_are_refused(self, fleet: Fleet) -> None:
+        if not fleet.supplier.caps.inject:
+            return
+        created = await fleet.supplier.create(an_intent("sound", *self.shell("exec sleep 60")))
+        for handle, kind in ((created.handle, "flood"), ("never-there", "node-loss")):
+            with pytest.raises(Invalid):
+                await fleet.supplier.inject(handle, FaultInjection(kind=kind))
+        await fleet.supplier.delete(created.handle)
+        with pytest.raises(Invalid):
+            await fleet.supplier.inject(created.handle, FaultInjection(kind="node-loss"))
 
 
 async def _is(fact: Callable[[], bool]) -> bool:

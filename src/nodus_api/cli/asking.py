@@ -3,6 +3,7 @@
 import getpass
 import uuid
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 import sqlalchemy as sa
@@ -64,6 +65,38 @@ async def ask(
                 target=name,
                 project=project,
                 body=body or {},
+                key=key,
+                asked_by=_user(),
+            )
+            await wake(connection)
+    except RequestRefused as error:
+        raise Refused(_sentence(str(error))) from error
+    return key
+
+
+async def ask_drill(
+    database: Database, *, project: str, attempt: str, trigger: str, notice: timedelta | None
+) -> str:
+    """Ask for a drill of an Attempt that exists, and return the key. Raises Refused."""
+    key = str(uuid.uuid4())
+    seconds = {} if notice is None else {"noticeSeconds": notice // timedelta(seconds=1)}
+    known = sa.select(t.attempts.c.no).where(
+        t.attempts.c.project == project, t.attempts.c.name == attempt
+    )
+    try:
+        async with database.transaction() as connection:
+            if (await connection.scalars(known)).first() is None:
+                raise Refused(
+                    f"There is no Attempt {attempt!r} in project {project}: `nodus get` lists"
+                    " those there are; -n names another project."
+                )
+            await request(
+                connection,
+                Verb.DRILL,
+                kind=None,
+                target=attempt,
+                project=project,
+                body={"trigger": trigger, **seconds},
                 key=key,
                 asked_by=_user(),
             )

@@ -71,6 +71,11 @@ COMMANDS = {
     "estimate": Entry(
         "estimate", "estimate", "Show where a manifest would be placed and why, without running it."
     ),
+    "drill": Entry(
+        "drill",
+        "drill",
+        "Lose an Attempt's machine on purpose, by a real fault; Nodus pays for what is lost.",
+    ),
     "get": Entry("views", "get", "Show Attempts, all of a project or those named."),
     "explain": Entry(
         "explain",

@@ -15,7 +15,7 @@ from nodus_api.runner.channel import Channel, Cursor, Line
 from nodus_api.runner.checkpoints import CHECKPOINT, Checkpoints, Copied, Copier
 from nodus_api.runner.client import Answer
 from nodus_api.runner.events import Answered, Ended, Event, Signalled, Silent
-from nodus_api.runner.files import CHANNEL, DELETING, ORDER, RESTORE, WORK, read_json
+from nodus_api.runner.files import CHANNEL, DELETING, ORDER, RESTORE, UNFIT, WORK, read_json
 from nodus_api.runner.final import INTERNAL_ERROR, START_FAILED, Ending, write_ending
 from nodus_api.runner.intent import Restore, RunnerIntent, program_environment
 from nodus_api.runner.outbox import HEARTBEAT, Outbox, Report
@@ -72,6 +72,7 @@ class Life:
         self._program: program.Program | None = None
         self._ending: Ending | None = None
         self._ended = False
+        self._unfit = False
         self._stopped_at: float | None = None
         self._kill_at = _FOREVER
         self._ask_at = _FOREVER
@@ -88,7 +89,7 @@ class Life:
     def run(self) -> None:
         """Live until the end is reported, or cannot be."""
         self._outbox.start()
-        self._report("registered", checks=_checks(), pullMs=0)
+        self._register()
         self._beat_at = elapsed() + self._intent.heartbeat
         if self._intent.restore is None:
             self._ask()
@@ -138,6 +139,7 @@ class Life:
             case Signalled(number=signal.SIGUSR1):
                 with suppress(OSError):  # the server has the order too: the beat asks it
                     self._obey(read_json(self._directory / ORDER) or {})
+                self._look_again()
                 self._beat()
             case Signalled():
                 self._terminate()
@@ -168,7 +170,9 @@ class Life:
             self._asked_for_checkpoint = False
         retry_at = elapsed() + _number(answer.body.get("retryMs"), _RETRY_MS) / 1000
         if report.kind == CAN_START and not self._ended and self._program is None:
-            if answer.body.get("granted") is True:
+            if self._unfit:
+                pass  # it waits for the order to go
+            elif answer.body.get("granted") is True:
                 self._checkpoints.begin(int(_number(answer.body.get("lastSeq"), 0)))
                 self._start()
             else:
@@ -311,9 +315,21 @@ class Life:
         )
         self._leave_at = elapsed() + self._linger
 
+    def _register(self) -> None:
+        checks = _checks(self._directory)
+        self._unfit = "failed" in checks
+        self._report("registered", checks=checks, pullMs=0)
+
+    def _look_again(self) -> None:
+        """Check the machine once more: until its program has started it can be found unfit."""
+        waits = self._program is None and not self._ended and not self._unfit
+        if waits and "failed" in _checks(self._directory):
+            self._register()
+
     def _ask(self) -> None:
         self._ask_at = _FOREVER
-        self._report(CAN_START)
+        if not self._unfit:
+            self._report(CAN_START)
 
     def _beat(self) -> None:
         self._beat_at = elapsed() + self._intent.heartbeat
@@ -363,9 +379,14 @@ class Life:
         self._outbox.put(Report(kind=kind, at=elapsed(), fields=fields))
 
 
-def _checks() -> dict[str, Any]:
-    """Return what the runner saw of its machine."""
-    return {"cpus": len(os.sched_getaffinity(0))}
+def _checks(directory: Path) -> dict[str, Any]:
+    """Return what the runner saw of its machine; `failed` says what is not as promised."""
+    checks: dict[str, Any] = {"cpus": len(os.sched_getaffinity(0))}
+    with suppress(OSError):  # what cannot be read was not found
+        failed = (read_json(directory / UNFIT) or {}).get("failed")
+        if isinstance(failed, list) and failed:
+            checks["failed"] = [str(one) for one in failed]
+    return checks
 
 
 def _number(value: object, default: float) -> float:

@@ -89,6 +89,8 @@ class LoopContext:
     """Deleted workloads that may still have Attempts; a new reign finds them in the rows."""
     kept_due: float = 0.0
     """When (monotonic) the supplier is asked again which checkpoints it keeps."""
+    notices_due: bool = False
+    """Whether the supplier is asked for its notices before the next full pass."""
     setbacks: Setbacks = field(default_factory=Setbacks)
 
     async def in_batches(

@@ -193,6 +193,13 @@ def with_stop_order(record: AttemptRecord, grace: timedelta) -> AttemptRecord:
     return record
 
 
+def without_orders(record: AttemptRecord) -> AttemptRecord:
+    """Take a stop that came to nothing back from every lease."""
+    for tenancy in record.held:
+        record = record.with_tenancy(replace(tenancy, lease=replace(tenancy.lease, orders=())))
+    return record
+
+
 def end_unstarted(record: AttemptRecord, now: datetime) -> AttemptRecord:
     """End a drain whose program cannot have started: no machine asked for, or no start granted."""
     attempt = record.attempt

@@ -16,6 +16,7 @@ from nodus_api.suppliers.supplier import (
     Ambiguous,
     DeletionObservation,
     MachineView,
+    Notice,
     SupplierOffer,
 )
 from nodus_api.tasks import end, spawn
@@ -107,6 +108,8 @@ class Calls:
         self.finds: Errands[int, MachineView | None] = errands("find")
         self.deletes: Errands[int, DeletionObservation] = errands("delete")
         self.signals: Errands[int, None] = errands("signal")
+        self.injections: Errands[int, None] = errands("inject")
+        self.notices: Errands[str, Sequence[Notice]] = errands("notices", 1)
         self.observations: Errands[str, Mapping[str, MachineView]] = errands("observe", 1)
         self.offers: Errands[str, Offered] = errands("offers", 1)
         self.lists: Errands[str, Sequence[MachineView]] = errands("list", 1)
@@ -121,6 +124,8 @@ class Calls:
             self.finds,
             self.deletes,
             self.signals,
+            self.injections,
+            self.notices,
             self.observations,
             self.offers,
             self.lists,

@@ -17,6 +17,7 @@ from nodus_api.kernel.spec import WorkloadSpec
 from nodus_api.kernel.vocabulary import MachineState, Reason, Stage, Trigger
 from nodus_api.scheduler.checkpointing import proposed
 from nodus_api.scheduler.context import LoopContext
+from nodus_api.scheduler.drilling import as_drilled
 from nodus_api.storage import due
 from nodus_api.storage.batch import Batch
 from nodus_api.storage.records import AttemptRecord, Report, Tenancy
@@ -122,7 +123,7 @@ def _hear(
     at = min(report.event_at, now)
     match report.kind:
         case "registered":
-            return _registered(loop, record, tenancy, report, at)
+            return _registered(loop, record, tenancy, report, now)
         case "canStart":
             return _may_start(record, tenancy)
         case "started" if tenancy.lease.won:
@@ -142,15 +143,16 @@ def _hear(
 
 
 def _registered(
-    loop: LoopContext, record: AttemptRecord, tenancy: Tenancy, report: Report, at: datetime
+    loop: LoopContext, record: AttemptRecord, tenancy: Tenancy, report: Report, now: datetime
 ) -> AttemptRecord:
     """T9, or T12 if the machine failed its checks."""
+    at = min(report.event_at, now)
     failed = report.body.get("checks", {}).get("failed")
     if failed:
         lost = events.CapacityLost(
             at=at, trigger=Trigger.READINESS_FAILED, reason=Reason.READINESS_FAILED
         )
-        return _move(loop, record, lost)
+        return _move(loop, record, as_drilled(record, lost, now))
     pull = report.body.get("pullMs")
     event = events.Registered(at=at, pull_seconds=None if pull is None else int(pull) // 1000)
     if tenancy.machine.state is MachineState.GRANTED:

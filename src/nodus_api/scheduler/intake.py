@@ -17,6 +17,7 @@ from nodus_api.kernel.desired import wanted_slots
 from nodus_api.kernel.spec import SCALED_KINDS, WorkloadSpec
 from nodus_api.kernel.vocabulary import OwnerKind, SlotState, WorkloadState
 from nodus_api.scheduler.context import LoopContext
+from nodus_api.scheduler.drilling import take_drill
 from nodus_api.storage.records import Command, Slot, Workload
 from nodus_api.storage.workload_store import WorkloadEdit
 
@@ -52,6 +53,16 @@ async def take_commands(loop: LoopContext) -> bool:
 
 
 async def _take(loop: LoopContext, command: Command) -> bool:
+    take = take_drill if command.verb == "drill" else _take_workload
+    outcome = await take(loop, command)
+    log.info(
+        "command applied",
+        extra={"verb": command.verb, "target": command.target, "outcome": outcome},
+    )
+    return True
+
+
+async def _take_workload(loop: LoopContext, command: Command) -> str:
     kind = OwnerKind(command.kind or OwnerKind.JOB)
     organization = await loop.workloads.organization(command.project) or "default"
     async with loop.workloads.edit_named(
@@ -61,11 +72,7 @@ async def _take(loop: LoopContext, command: Command) -> bool:
         await edit.answer(command, outcome, message)
     if edit.workload is not None and edit.workload.state is WorkloadState.DELETED:
         loop.deleted.add(edit.workload.uid)
-    log.info(
-        "command applied",
-        extra={"verb": command.verb, "target": command.target, "outcome": outcome},
-    )
-    return True
+    return outcome
 
 
 async def _apply(

@@ -11,12 +11,14 @@ from nodus_api.scheduler.accruing import accrue
 from nodus_api.scheduler.acquiring import request_machines
 from nodus_api.scheduler.context import LoopContext, Pace, Retention
 from nodus_api.scheduler.desiring import end_workloads, fill_slots, stop_unwanted
+from nodus_api.scheduler.drilling import make_faults
 from nodus_api.scheduler.errands import Calls
 from nodus_api.scheduler.forgetting import forget_checkpoints
 from nodus_api.scheduler.hearing import apply_reports
 from nodus_api.scheduler.intake import take_commands
 from nodus_api.scheduler.lease import Leadership
 from nodus_api.scheduler.metrics import LoopMetrics
+from nodus_api.scheduler.noticing import take_notices
 from nodus_api.scheduler.observing import Watch, observe_machines
 from nodus_api.scheduler.offers import sync_offers
 from nodus_api.scheduler.placing import place_queued
@@ -183,6 +185,8 @@ class Passes:
         steps: list[tuple[str, Step, bool]] = [
             ("intake", lambda: take_commands(loop), True),
             ("stop", lambda: stop_unwanted(loop), True),
+            ("drill", lambda: make_faults(loop), True),
+            ("notices", lambda: take_notices(loop, look=full), True),
             ("fill", lambda: fill_slots(loop), True),
             ("offers", lambda: sync_offers(loop), True),
             ("limits", lambda: stop_at_limits(loop), True),

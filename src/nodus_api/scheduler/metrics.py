@@ -62,6 +62,12 @@ class LoopMetrics:
             ["call", "error"],
             registry=self.registry,
         )
+        self.notices = Counter(
+            "nodus_scheduler_notices",
+            "Announced reclaims: drained, or cleared because nothing came of them.",
+            ["outcome"],
+            registry=self.registry,
+        )
         self.orphans = Counter(
             "nodus_scheduler_orphans", "Machines found without a use.", registry=self.registry
         )

@@ -15,6 +15,7 @@ from nodus_api.kernel.errors import IllegalTransition
 from nodus_api.kernel.lifecycle import advance
 from nodus_api.kernel.vocabulary import MachineState, Market, Reason, Stage, Trigger
 from nodus_api.scheduler.context import LoopContext
+from nodus_api.scheduler.drilling import as_drilled
 from nodus_api.scheduler.hearing import Ending, ended
 from nodus_api.storage.batch import Batch
 from nodus_api.storage.machine_store import Sighting
@@ -154,6 +155,7 @@ def _lost(
     )
     if record.attempt.stage not in (Stage.STARTING, Stage.RUNNING):
         return record
+    event = as_drilled(record, event, now)
     log.warning(
         "a machine is lost",
         extra={"attempt": record.attempt.name, "reason_text": event.reason.value},

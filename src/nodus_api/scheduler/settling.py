@@ -17,7 +17,7 @@ from nodus_api.kernel.money import cumulative_usd
 from nodus_api.kernel.offering import CandidateStats
 from nodus_api.kernel.replacement import SlotCounters, decide
 from nodus_api.kernel.spec import WorkloadSpec
-from nodus_api.kernel.vocabulary import MachineState, Reason, Stage, WorkloadState
+from nodus_api.kernel.vocabulary import MachineState, Reason, Stage, Trigger, WorkloadState
 from nodus_api.scheduler.checkpointing import interval_of
 from nodus_api.storage.batch import Batch
 from nodus_api.storage.records import AttemptRecord, Slot, Tenancy
@@ -250,11 +250,16 @@ def _last_loss(slot: Slot) -> datetime | None:
 
 
 def _losses(record: AttemptRecord) -> tuple[dict[str, str], ...]:
-    """Return the slot's lost candidates, with this one if the Attempt was Lost (SC-311)."""
+    """Return the slot's lost candidates, with this one if the Attempt was Lost (SC-311).
+
+    Not by a drill: that counts nowhere (SC-120, SC-630), and its candidate did nothing wrong.
+    """
     kept = tuple(dict(one) for one in record.slot.lost_candidates)
     attempt, placement = record.attempt, record.view.placement
     choice = placement.choice if placement else None
     if attempt.stage is not Stage.LOST or choice is None or attempt.finished is None:
+        return kept
+    if attempt.interruption is not None and attempt.interruption.trigger is Trigger.DRILL:
         return kept
     lost = {
         "offering": choice.offering,

@@ -13,7 +13,8 @@ from nodus_api.kernel.spec import WorkloadSpec
 from nodus_api.kernel.vocabulary import Reason, Stage, Trigger
 from nodus_api.scheduler.acquiring import give_up
 from nodus_api.scheduler.context import LoopContext
-from nodus_api.scheduler.desiring import end_unstarted
+from nodus_api.scheduler.desiring import end_unstarted, without_orders
+from nodus_api.scheduler.drilling import as_drilled
 from nodus_api.scheduler.settling import release_machines
 from nodus_api.storage import due
 from nodus_api.storage.batch import Batch
@@ -50,6 +51,8 @@ async def apply_deadlines(
         for record in list(batch.records.values()):
             if record.attempt.live:
                 moved = _overdue(record, batch.now)
+                if record.attempt.drain and moved.attempt.live and not moved.attempt.drain:
+                    loop.metrics.notices.labels(outcome="cleared").inc()
                 vouched = not asked or _vouched(moved, running, batch.now)
                 batch.put(_silent(moved, vouched, since, batch.now))
 
@@ -74,14 +77,10 @@ def _overdue(record: AttemptRecord, now: datetime) -> AttemptRecord:
         case Overdue.ACQUIRE:
             return give_up(record, now)
         case Overdue.STARTUP:
-            return record.moved(
-                advance(
-                    attempt,
-                    events.CapacityLost(
-                        at=now, trigger=Trigger.STARTUP_TIMEOUT, reason=Reason.STARTUP_TIMEOUT
-                    ),
-                )
+            late = events.CapacityLost(
+                at=now, trigger=Trigger.STARTUP_TIMEOUT, reason=Reason.STARTUP_TIMEOUT
             )
+            return record.moved(advance(attempt, as_drilled(record, late, now)))
         case Overdue.IMAGE_PULL:
             fault = events.StartFault(at=now, reason=Reason.IMAGE_PULL_FAILED)
             return record.moved(advance(attempt, fault))
@@ -92,7 +91,8 @@ def _overdue(record: AttemptRecord, now: datetime) -> AttemptRecord:
             over = events.StopCompleted(at=deadlines.drain_end(attempt, now))
             return record.moved(advance(attempt, over))
         case Overdue.NOTICE:
-            return record.moved(advance(attempt, events.NoticeCleared(at=now)))
+            cleared = record.moved(advance(attempt, events.NoticeCleared(at=now)))
+            return without_orders(cleared)
 
 
 def _waits_in_vain(record: AttemptRecord, now: datetime) -> bool:
@@ -133,7 +133,7 @@ def _silent(
             event = events.CapacityLost(
                 at=now, trigger=Trigger.HEARTBEAT_LOSS, reason=Reason.NODE_LOST
             )
-            return record.moved(advance(attempt, event))
+            return record.moved(advance(attempt, as_drilled(record, event, now)))
 
 
 def _suspected(record: AttemptRecord, since: datetime | None) -> AttemptRecord:

@@ -191,6 +191,24 @@ def signallable(limit: int) -> sa.Select[Any]:
 
 
 @cache
+def drilled() -> sa.Select[Any]:
+    """Machines of live Attempts for which a drill was asked (SC-630)."""
+    return (
+        _machines(t.attempt_work.c.drill, t.attempt_work.c.drill_at)
+        .join(t.attempts, t.attempts.c.no == t.leases.c.attempt)
+        .join(t.attempt_work, t.attempt_work.c.attempt == t.attempts.c.no)
+        .where(t.attempts.c.stage.in_(_ON_MACHINES), t.attempt_work.c.drill.is_not(None))
+    )
+
+
+def named(project: str, name: str) -> sa.Select[Any]:
+    """The Attempt of a name. Uses the unique (project, name)."""
+    return sa.select(t.attempts.c.no).where(
+        t.attempts.c.project == project, t.attempts.c.name == name
+    )
+
+
+@cache
 def releasing(limit: int) -> sa.Select[Any]:
     """Machines to delete or to prove gone whose next try has come, or the :answered ones."""
     return (

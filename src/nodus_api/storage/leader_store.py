@@ -134,13 +134,17 @@ class LeaderStore:
             return bool((await connection.execute(sa.select(sa.true()))).scalar())
 
 
+_MOVED = ("limit_at", "drain_deadline", "drill_at")
+"""What a time without a leader may not use up; a drill is not over because nobody looked."""
+
+
 def _moved_limits(later: timedelta) -> sa.Update:
     """Move every open limit of live Attempts. Uses `attempts_live`; costs no revision."""
     work = t.attempt_work.c
-    moved: dict[str, Any] = {name: work[name] + later for name in ("limit_at", "drain_deadline")}
+    moved: dict[str, Any] = {name: work[name] + later for name in _MOVED}
     return (
         sa.update(t.attempt_work)
         .where(t.attempts.c.no == work.attempt, t.attempts.c.finished.is_(None))
-        .where(sa.or_(work.limit_at.is_not(None), work.drain_deadline.is_not(None)))
+        .where(sa.or_(*(work[name].is_not(None) for name in _MOVED)))
         .values(moved)
     )

@@ -55,6 +55,10 @@ class MachineStore:
         """Return machines whose Attempt drains and to which the order may not have come."""
         return await self._sightings(due.signallable(limit))
 
+    async def drilled(self) -> list[Sighting]:
+        """Return the machines of live Attempts for which a drill was asked."""
+        return await self._sightings(due.drilled())
+
     async def releasing(self, limit: int, *, answered: Sequence[int] = ()) -> list[Sighting]:
         """Return machines to delete, or to prove gone, now, and those whose call was answered."""
         return await self._sightings(due.releasing(limit), {"answered": list(answered)})

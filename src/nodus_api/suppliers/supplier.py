@@ -307,11 +307,16 @@ class Supplier(Protocol):
         ...
 
     def notices(self) -> AsyncIterator[Notice]:
-        """Yield announced reclaims."""
+        """Yield the reclaims that are announced and not done; a repeat yields them again."""
         ...
 
     async def inject(self, handle: str, fault: FaultInjection) -> None:
-        """Make a fault on purpose, so that a drill takes the path of a real loss."""
+        """Make a fault on purpose, so that a drill takes the path of a real loss (SC-630).
+
+        `fault.kind` is preemption, node-loss, heartbeat or readiness. The same fault of one
+        machine is made once, however often it is asked for. Raises Invalid if the machine is
+        not there, or cannot have this fault.
+        """
         ...
 
     async def wipe(self, handle: str) -> None:

@@ -18,6 +18,7 @@ from nodus_api.runner.files import EXIT, ORDER, write_json
 from nodus_api.runner.identity import read_identity
 from nodus_api.suppliers.local import cgroups, memory_groups
 from nodus_api.suppliers.local.deletion import condemn, delete_machine, empty_trash
+from nodus_api.suppliers.local.faults import make_fault, take_if_due
 from nodus_api.suppliers.local.host import base_environment, default_slots, slot_offer
 from nodus_api.suppliers.local.processes import Processes
 from nodus_api.suppliers.local.spawning import make_memory_group, runner_intent, spawn_runner
@@ -55,7 +56,7 @@ class LocalSupplier:
     """
 
     name = "local"
-    caps = SupplierCaps(sync_delete=True, inject=True, increment=timedelta(seconds=1))
+    caps = SupplierCaps(sync_delete=True, notices=True, inject=True, increment=timedelta(seconds=1))
 
     def __init__(
         self,
@@ -108,7 +109,7 @@ class LocalSupplier:
         """Return the machine of a key, or None if there is none.
 
         A look completes a create that was cut short between directory and spawn: the intent is
-        there, and nothing else would ever start it.
+        there, and nothing else would ever start it. And it takes away what is to be reclaimed.
         """
         if not self._directories.valid(key):
             return None
@@ -117,9 +118,11 @@ class LocalSupplier:
             if not self._directories.exists(key):
                 return None
             try:
+                take_if_due(directory, self._clock.now())
                 view = machine_view(directory, self._clock.now())
             except PermissionError:
                 self._directories.open_up(key)
+                take_if_due(directory, self._clock.now())
                 view = machine_view(directory, self._clock.now())
             if view is not None and view.condition is MachineCondition.PENDING:
                 self._spawn_if_needed(key)
@@ -215,18 +218,28 @@ class LocalSupplier:
                 raise Ambiguous(f"some checkpoints of workload {workload} could not be deleted")
 
     async def notices(self) -> AsyncIterator[Notice]:
-        """Yield nothing: this host announces no reclaim."""
-        return
-        yield
+        """Yield the reclaims that are announced and not done; those that are due are done first."""
+        with _translated():
+            keys = self._directories.machines()
+        for key in keys:
+            with _translated():
+                reclaim = take_if_due(self._directories.path(key), self._clock.now())
+            if reclaim is not None and reclaim.done is None:
+                yield Notice(handle=key, deadline=reclaim.deadline)
+            await self._clock.sleep(0)
 
     async def inject(self, handle: str, fault: FaultInjection) -> None:
-        """Make a fault; `node-loss` kills the session with no last word. Raises Invalid."""
-        if fault.kind != "node-loss":
-            raise Invalid(f"local machines cannot show {fault.kind!r} yet: use node-loss")
-        if not self._directories.exists(handle):
-            raise Invalid(f"no machine {handle!r}")
+        """Make a fault of a machine, once: a repeat changes nothing (SC-630). Raises Invalid.
+
+        `preemption` takes the machine away after its notice, `node-loss` kills the session with no
+        last word, `heartbeat` freezes the runner alone, `readiness` lets its checks fail.
+        """
         with _translated():
-            Processes(self._directories.path(handle)).kill()
+            async with self._locked():
+                if not self._directories.exists(handle):
+                    raise Invalid(f"no machine {handle!r}")
+                self._directories.open_up(handle)
+                make_fault(self._directories.path(handle), fault, self._clock.now())
 
     async def wipe(self, handle: str) -> None:  # noqa: ARG002 - the protocol's
         """Raise Invalid: local machines are not kept warm."""

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from nodus_api.runner.files import DELETING, EXIT, INTENT, read_json
 from nodus_api.runner.session import age_of
+from nodus_api.suppliers.local.faults import reclaim_of
 from nodus_api.suppliers.local.processes import Processes
 from nodus_api.suppliers.supplier import ExitRecord, MachineCondition, MachineView
 
@@ -33,6 +34,8 @@ def machine_view(directory: Path, now: datetime) -> MachineView | None:
     started = processes.identity.started_at if processes.identity else None
     if started is None and runner is not None:
         started = now - timedelta(seconds=age_of(runner))
+    reclaim = reclaim_of(directory)
+    taken = reclaim.done if reclaim is not None and ending is None else None
     condition = _condition(
         begun=started is not None,
         alive=runner is not None,
@@ -44,7 +47,8 @@ def machine_view(directory: Path, now: datetime) -> MachineView | None:
         key=directory.name,
         condition=condition,
         billing_start=started,
-        ended_at=ending.at - timedelta(seconds=ending.exit_age) if ending else None,
+        ended_at=ending.at - timedelta(seconds=ending.exit_age) if ending else taken,
+        reclaimed=taken is not None and condition is MachineCondition.FAILED,
         exit=ending,
         installation=installation,
     )
