@@ -18,6 +18,7 @@ from nodus_api.suppliers.local import cgroups
 from nodus_api.suppliers.local.deletion import condemn, delete_machine, empty_trash
 from nodus_api.suppliers.local.host import base_environment, default_slots, slot_offer
 from nodus_api.suppliers.local.processes import Processes
+from nodus_api.suppliers.local.rendezvous import rendezvous
 from nodus_api.suppliers.local.spawning import runner_intent, spawn_runner
 from nodus_api.suppliers.local.view import machine_view
 from nodus_api.suppliers.local.workdir import WorkDirectories
@@ -242,6 +243,8 @@ class LocalSupplier:
     def _make(self, intent: MachineIntent) -> None:
         memory = intent.program.memory_bytes
         base = self._cgroup_base
+        seat = intent.incarnation.gang
+        meeting = rendezvous(self._directories, intent.key, seat) if seat else None
         group = cgroups.make(base, intent.key, memory) if base else None
         asked = runner_intent(
             intent,
@@ -250,6 +253,7 @@ class LocalSupplier:
             heartbeat=self._heartbeat,
             cgroup=group,
             checkpoints=self._directories.checkpoints,
+            rendezvous=meeting,
         )
         self._directories.make(intent.key, asked.to_json(), intent.token)
 
