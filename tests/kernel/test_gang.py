@@ -16,7 +16,7 @@ from tests.kernel.lives import (
     succeeded,
 )
 
-from nodus_api.kernel.attempt import Attempt
+from nodus_api.kernel.attempt import Attempt, RestorePoint
 from nodus_api.kernel.billing import Release
 from nodus_api.kernel.events import Exited, StopCompleted, StopRequested
 from nodus_api.kernel.gang import (
@@ -25,6 +25,7 @@ from nodus_api.kernel.gang import (
     has_succeeded,
     late_ranks,
     release_of,
+    restore_together,
     unstarted_in_a_row,
 )
 from nodus_api.kernel.vocabulary import Reason, Stage
@@ -134,3 +135,15 @@ def test_a_single_attempt_is_its_own_rank_0() -> None:
     assert has_succeeded([alone])
     assert late_ranks([alone], at(9999)) == ()
     assert not has_succeeded([released(running())])
+
+
+def test_all_ranks_go_on_from_the_same_checkpoint_or_from_none() -> None:  # SC-141, P-24
+    third, fourth = RestorePoint(seq=3), RestorePoint(seq=4)
+
+    assert restore_together({"0": third, "1": third, "7": fourth}, ["0", "1"]) == {
+        "0": third,
+        "1": third,
+    }
+    assert restore_together({"0": third}, ["0", "1"]) == {}
+    assert restore_together({"0": third, "1": fourth}, ["0", "1"]) == {}
+    assert restore_together({}, ["0", "1"]) == {}

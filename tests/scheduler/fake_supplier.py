@@ -30,6 +30,7 @@ def an_offer(
     available: int | None = 4,
     rate: str = "0.06",
     spot: str | None = None,
+    gang_capable: bool = True,
 ) -> SupplierOffer:
     return SupplierOffer(
         offered_class=OfferedClass(
@@ -43,7 +44,7 @@ def an_offer(
             disk_gib=Decimal(10),
             arch="x86_64",
             region_class="other",
-            gang_capable=False,
+            gang_capable=gang_capable,
             rate_on_demand=Decimal(rate),
             rate_spot=None if spot is None else Decimal(spot),
             speed=Decimal(1),
@@ -59,7 +60,11 @@ def an_offer(
 
 @dataclass
 class FakeSupplier:
-    """`before` and `after` are raised once by the next create, without or with its effect."""
+    """`before` and `after` are raised once by the next create, without or with its effect.
+
+    `refused` and `slow` are for ranks of gangs: what their next create raises, and whose machines
+    exist but do not run yet.
+    """
 
     clock: Clock
     slots: int = 4
@@ -69,6 +74,8 @@ class FakeSupplier:
     starts: MachineCondition = MachineCondition.RUNNING
     before: Exception | None = None
     after: Exception | None = None
+    refused: dict[int, Exception] = field(default_factory=dict)
+    slow: set[int] = field(default_factory=set)
     deaf_deletes: int = 0
     deaf_signals: int = 0
     proven: set[str] = field(default_factory=set)
@@ -97,14 +104,18 @@ class FakeSupplier:
         before, self.before = self.before, None
         if before is not None:
             raise before
+        gang = intent.incarnation.gang
+        if gang is not None and gang.rank in self.refused:
+            raise self.refused.pop(gang.rank)
         if intent.key not in self.machines:
             if len(self.machines) >= self.slots:
                 raise NoCapacity("every slot is taken")
             self.intents[intent.key] = intent
+            slow = gang is not None and gang.rank in self.slow
             self.machines[intent.key] = MachineView(
                 handle=f"h-{intent.key[:12]}",
                 key=intent.key,
-                condition=self.starts,
+                condition=MachineCondition.PENDING if slow else self.starts,
                 billing_start=self.clock.now(),
                 installation=intent.installation,
             )

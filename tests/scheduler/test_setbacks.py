@@ -92,9 +92,3 @@ async def test_a_command_that_cannot_be_applied_lets_others_pass(world: World) -
     assert await world.outcome(sound) == "Applied"
     assert await world.outcome(broken) is None
     assert await world.outcome(behind) is None  # commands of one workload keep their order
-
-
-async def test_a_gang_is_refused_in_words(world: World) -> None:
-    command = await world.submit(gang=True, completions=2)
-    await world.settle()
-    assert await world.outcome(command) == "Refused"

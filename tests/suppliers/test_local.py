@@ -409,7 +409,7 @@ def test_a_resuming_rank_is_told_where_it_stands(tmp_path: Path) -> None:  # SC-
         attempt_name="train-3-e2-abcde",
         slot="3",
         restore=RestorePoint(seq=4, completed=400, total=600, uri="file:///c/4", sha256="aa"),
-        gang=GangSeat(rank=3, size=4, epoch=2, rendezvous="127.0.0.1:29500"),
+        gang=GangSeat(id="2b1f-workers", rank=3, size=4, epoch=2),
         checkpoint_interval=timedelta(seconds=849),
     )
     intent = replace(an_intent("g", "x"), incarnation=incarnation, epoch=2)
@@ -421,6 +421,7 @@ def test_a_resuming_rank_is_told_where_it_stands(tmp_path: Path) -> None:  # SC-
         heartbeat=10.0,
         cgroup=None,
         checkpoints=tmp_path / "checkpoints",
+        rendezvous="127.0.0.1:29500",
     )
 
     assert asked.restore == Restore(uri="file:///c/4", sha256="aa")

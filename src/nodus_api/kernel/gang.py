@@ -1,12 +1,12 @@
-"""What the Attempts of one gang epoch say together (SC-132 to SC-135).
+"""What the Attempts of one gang epoch say together (SC-132 to SC-135, SC-141).
 
 `members` are all Attempts of one gang epoch, in any order.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
-from nodus_api.kernel.attempt import Attempt
+from nodus_api.kernel.attempt import Attempt, RestorePoint
 from nodus_api.kernel.billing import Release
 from nodus_api.kernel.vocabulary import Fault, Reason, Stage, fault_of
 
@@ -71,6 +71,20 @@ def unstarted_in_a_row(rank_0: Sequence[Attempt]) -> int:
             break
         count += 1
     return count
+
+
+def restore_together(
+    latest: Mapping[str, RestorePoint], slots: Sequence[str]
+) -> dict[str, RestorePoint]:
+    """Return what each rank goes on from: the same seq on every rank, or nothing (SC-141).
+
+    `latest` is each slot's highest committed checkpoint. A gang commits and loses its
+    checkpoints together, so they differ only if rows were tampered with; a mixture of
+    states is never restored.
+    """
+    points = {slot: latest[slot] for slot in slots if slot in latest}
+    seqs = {point.seq for point in points.values()}
+    return points if len(points) == len(slots) and len(seqs) == 1 else {}
 
 
 def _rank(attempt: Attempt) -> int:

@@ -13,6 +13,8 @@ async def accrue(loop: LoopContext) -> None:
     async def work(batch: Batch) -> None:
         for no in list(batch.records):
             latest = batch.records[no]
+            if not latest.attempt.live:  # its bill is counted by what ends it
+                continue
             counted = count_costs(latest)
             batch.put(counted)
             share_budget(batch, latest, counted)

@@ -18,10 +18,10 @@ from nodus_api.kernel.lifecycle import advance
 from nodus_api.kernel.vocabulary import MachineState, Market, Reason, Stage
 from nodus_api.scheduler.catalog import note_deliveries
 from nodus_api.scheduler.context import LoopContext
-from nodus_api.scheduler.desiring import end_unstarted
 from nodus_api.scheduler.granting import granted, seen
+from nodus_api.scheduler.handing_back import without_machine
 from nodus_api.scheduler.intents import intent_of
-from nodus_api.scheduler.settling import released
+from nodus_api.scheduler.stopping import end_unstarted
 from nodus_api.storage.batch import Batch
 from nodus_api.storage.checkpoint_store import restore_sources
 from nodus_api.storage.machine_store import Sighting
@@ -134,8 +134,10 @@ async def _apply(
                     continue
                 record = _answered(loop, record, tenancy, answer, batch.now, creating)
                 if isinstance(answer, MachineView | NoCapacity | Quota | Auth):
+                    markets = outcomes.setdefault(machine.offer, {})
                     delivered = isinstance(answer, MachineView)
-                    outcomes.setdefault(machine.offer, {})[machine.market] = delivered
+                    # of several answers at once, the refusal is what the next one would get
+                    markets[machine.market] = delivered and markets.get(machine.market, True)
             batch.put(record)
         await note_deliveries(loop, batch, outcomes)
 
@@ -229,26 +231,7 @@ def _not_acquired(
         return record
     if record.attempt.drain is not None:
         return end_unstarted(record, now)
-    return back_to_placing(record, now, message)
-
-
-def give_up(record: AttemptRecord, now: datetime) -> AttemptRecord:
-    """T6 because the time for acquiring is over: the deletion of what may exist is queued."""
-    for tenancy in record.held:
-        leaving = released(tenancy, now)
-        record = record.with_tenancy(
-            Tenancy(machine=leaving.machine, lease=replace(leaving.lease, released=now))
-        )
-    return back_to_placing(record, now, "no machine was granted in time")
-
-
-def back_to_placing(record: AttemptRecord, now: datetime, message: str) -> AttemptRecord:
-    """T6: the placement is void, its candidates and reasons stay shown (SC-017)."""
-    moved = record.moved(advance(record.attempt, events.AcquireFailed(at=now, message=message)))
-    placement = moved.view.placement
-    shown = replace(placement, choice=None) if placement else None
-    work = replace(moved.work, next_try=None, limit_at=None)
-    return replace(moved, view=replace(moved.view, placement=shown), work=work)
+    return without_machine(record, now, message)
 
 
 def _invalid(record: AttemptRecord, tenancy: Tenancy, now: datetime) -> AttemptRecord:

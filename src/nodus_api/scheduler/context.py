@@ -11,6 +11,7 @@ from uuid import UUID
 from nodus_api.clock import Clock
 from nodus_api.kernel.vocabulary import Stage
 from nodus_api.scheduler.errands import Calls
+from nodus_api.scheduler.ganging import chunks, move_together
 from nodus_api.scheduler.metrics import LoopMetrics
 from nodus_api.scheduler.setbacks import Item, Setbacks
 from nodus_api.scheduler.settling import settle
@@ -98,6 +99,8 @@ class LoopContext:
     ) -> None:
         """Do a step's work on Attempts, up to 100 a transaction, each settled and published.
 
+        A batch holds all ranks of a gang or none of them (SC-130).
+
         `then` is done with each batch once it is committed, and only if it was.
 
         An error in one item never ends the step: the batch is repeated one by one, the
@@ -106,8 +109,8 @@ class LoopContext:
         """
         now = self.clock.monotonic()
         ready = [no for no in nos if self.setbacks.over((step, no), now)]
-        for start in range(0, len(ready), self.pace.batch):
-            chunk = ready[start : start + self.pace.batch]
+        gangs = await self.attempts.gangs(ready) if len(ready) > 1 else {}
+        for chunk in chunks(ready, gangs, self.pace.batch):
             try:
                 await self._batch(chunk, work, then)
             except (FencedOff, StorageUnavailable):
@@ -147,6 +150,7 @@ class LoopContext:
     async def _batch(self, nos: Sequence[int], work: Work, then: Callable[[], None] | None) -> None:
         async with self.attempts.batch(self.reign.token, nos) as batch:
             await work(batch)
+            await move_together(batch)
             settle(batch)
         self._tell(batch)
         if then is not None:

@@ -6,34 +6,41 @@ first or replacement alike; a live Attempt whose workload or slot is closed is s
 
 from collections.abc import Iterable
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from uuid import UUID, uuid5
 
 from nodus_api.kernel import events
 from nodus_api.kernel.attempt import AttemptView, Owner, RestorePoint
-from nodus_api.kernel.deadlines import drain_deadline
 from nodus_api.kernel.desired import SlotView, gang_of, slots_to_release, slots_to_start
+from nodus_api.kernel.gang import restore_together
 from nodus_api.kernel.lifecycle import advance, queue
 from nodus_api.kernel.naming import attempt_name
 from nodus_api.kernel.replacement import resumption, workload_end
 from nodus_api.kernel.spec import WorkloadSpec
 from nodus_api.kernel.vocabulary import (
-    MachineState,
     Reason,
     SlotState,
-    Stage,
     Trigger,
     WaitingFor,
     WorkloadState,
 )
 from nodus_api.scheduler.context import LoopContext
+from nodus_api.scheduler.stopping import STOP_ORDER, end_unstarted, stop, with_stop_order
 from nodus_api.storage import due
 from nodus_api.storage.batch import Batch
 from nodus_api.storage.records import AttemptRecord, Slot, Work, Workload
 from nodus_api.storage.workload_store import OccupiedSlot, occupied_slots, restore_points
 
-STOP_ORDER = "stop"
+__all__ = [
+    "STOP_ORDER",
+    "end_unstarted",
+    "end_workloads",
+    "fill_slots",
+    "stop",
+    "stop_unwanted",
+    "with_stop_order",
+]
 
 
 async def fill_slots(loop: LoopContext) -> bool:
@@ -45,13 +52,18 @@ async def fill_slots(loop: LoopContext) -> bool:
 
 
 async def _fill(loop: LoopContext, uid: UUID) -> bool:
-    """Fill one workload's slots, at most one batch; the rest comes in the next pass."""
+    """Fill one workload's slots, at most one batch; the rest comes in the next pass.
+
+    All ranks of a gang epoch are made in one transaction (SC-130).
+    """
     found = await loop.workloads.read(uid)
     if found is None:
         return False
     workload, slots = found
     spec = WorkloadSpec.from_json(workload.kind, workload.spec)
-    names = slots_to_start(spec, _views(slots.values()))[: loop.pace.batch]
+    names = slots_to_start(spec, _views(slots.values()))
+    if spec.gang is None:  # a gang is never split
+        names = names[: loop.pace.batch]
     before = [slots[name].latest for name in names if name in slots]
     locked = [no for no in before if no is not None]
     if not names:
@@ -59,6 +71,10 @@ async def _fill(loop: LoopContext, uid: UUID) -> bool:
     async with loop.attempts.batch(loop.reign.token, locked) as batch:
         now_slots = await occupied_slots(batch.connection, uid)
         restores = await restore_points(batch.connection, uid)
+        if spec.gang is not None:
+            if set(slots_to_start(spec, _views(now_slots.values()))) != set(names):
+                return False
+            restores = restore_together(restores, names)
         for name in names:
             standing = now_slots.get(name) or OccupiedSlot(slot=Slot(workload=uid, slot=name))
             if standing.live or standing.slot.state is not SlotState.OPEN:
@@ -165,56 +181,6 @@ def _cause(record: AttemptRecord) -> tuple[Trigger | None, Reason] | None:
     if record.slot.state is not SlotState.OPEN or not record.slot.wanted:
         return None, Reason.RELEASED
     return None
-
-
-def stop(
-    record: AttemptRecord, trigger: Trigger | None, reason: Reason, *, now: datetime
-) -> AttemptRecord:
-    """Order a stop: at once while queued, else a drain with the spec's grace (SC-013)."""
-    spec = WorkloadSpec.from_json(record.workload.kind, record.workload.spec)
-    grace = timedelta(seconds=spec.stop_grace_seconds)
-    ordered = record.moved(
-        advance(
-            record.attempt,
-            events.StopRequested(
-                at=now, trigger=trigger, reason=reason, deadline=drain_deadline(now, grace)
-            ),
-        )
-    )
-    return end_unstarted(with_stop_order(ordered, grace), now)
-
-
-def with_stop_order(record: AttemptRecord, grace: timedelta) -> AttemptRecord:
-    """Put the order to stop on every lease, where the answers to reports take it from."""
-    order = {"kind": STOP_ORDER, "graceMs": grace // timedelta(milliseconds=1)}
-    for tenancy in record.held:
-        ordered = replace(tenancy.lease, orders=(order,))
-        record = record.with_tenancy(replace(tenancy, lease=ordered))
-    return record
-
-
-def without_orders(record: AttemptRecord) -> AttemptRecord:
-    """Take a stop that came to nothing back from every lease."""
-    for tenancy in record.held:
-        record = record.with_tenancy(replace(tenancy, lease=replace(tenancy.lease, orders=())))
-    return record
-
-
-def end_unstarted(record: AttemptRecord, now: datetime) -> AttemptRecord:
-    """End a drain whose program cannot have started: no machine asked for, or no start granted."""
-    attempt = record.attempt
-    if attempt.drain is None:
-        return record
-    never_asked = all(
-        one.machine.state is MachineState.REQUESTED and one.machine.tries == 0
-        for one in record.held
-    )
-    not_granted = not any(one.lease.won for one in record.held)
-    acquiring = attempt.stage is Stage.ACQUIRING and never_asked
-    starting = attempt.stage is Stage.STARTING and not_granted
-    if acquiring or starting:
-        return record.moved(advance(attempt, events.StopCompleted(at=now)))
-    return record
 
 
 async def end_workloads(loop: LoopContext) -> bool:

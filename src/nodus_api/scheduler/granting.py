@@ -8,7 +8,7 @@ from nodus_api.kernel.deadlines import starting_limit
 from nodus_api.kernel.lifecycle import advance
 from nodus_api.kernel.offering import CandidateStats
 from nodus_api.kernel.vocabulary import MachineState, Stage
-from nodus_api.scheduler.desiring import end_unstarted
+from nodus_api.scheduler.stopping import end_unstarted
 from nodus_api.storage.records import AttemptRecord, Tenancy
 from nodus_api.suppliers.supplier import MachineCondition, MachineView
 

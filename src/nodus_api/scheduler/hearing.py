@@ -5,12 +5,15 @@ an `Ending` here, and take the same way.
 """
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from nodus_api.kernel import events
+from nodus_api.kernel.attempt import Attempt
 from nodus_api.kernel.errors import IllegalTransition
+from nodus_api.kernel.gang import all_registered
 from nodus_api.kernel.lifecycle import advance
 from nodus_api.kernel.moments import clamped
 from nodus_api.kernel.spec import WorkloadSpec
@@ -18,6 +21,7 @@ from nodus_api.kernel.vocabulary import MachineState, Reason, Stage, Trigger
 from nodus_api.scheduler.checkpointing import proposed
 from nodus_api.scheduler.context import LoopContext
 from nodus_api.scheduler.drilling import as_drilled
+from nodus_api.scheduler.settling import ranks_with
 from nodus_api.storage import due
 from nodus_api.storage.batch import Batch
 from nodus_api.storage.records import AttemptRecord, Report, Tenancy
@@ -86,7 +90,8 @@ async def apply_reports(loop: LoopContext) -> bool:
         for record in list(batch.records.values()):
             for tenancy in record.tenancies:
                 for report in waiting.get(tenancy.machine.no or 0, ()):
-                    record = _apply(loop, record, report, batch.now)
+                    ranks = ranks_with(batch, record)
+                    record = _apply(loop, record, report, batch.now, ranks)
                     batch.reported.add(report.machine)
             batch.put(record)
 
@@ -95,9 +100,16 @@ async def apply_reports(loop: LoopContext) -> bool:
 
 
 def _apply(
-    loop: LoopContext, record: AttemptRecord, report: Report, now: datetime
+    loop: LoopContext,
+    record: AttemptRecord,
+    report: Report,
+    now: datetime,
+    ranks: Sequence[Attempt],
 ) -> AttemptRecord:
-    """Apply one report, or drop it: a replay, or one that its Attempt has outlived."""
+    """Apply one report, or drop it: a replay, or one that its Attempt has outlived.
+
+    `ranks` are those of the Attempt's gang, itself among them.
+    """
     tenancy = next(one for one in record.tenancies if one.machine.no == report.machine)
     lease = tenancy.lease
     if not tenancy.open or report.fence != lease.fence or report.n <= lease.last_report:
@@ -107,7 +119,7 @@ def _apply(
     if not record.attempt.live:
         return record
     try:
-        return _hear(loop, record, heard, report, now)
+        return _hear(loop, record, heard, report, now, ranks)
     except IllegalTransition as error:
         loop.metrics.dropped.labels(event=report.kind).inc()
         log.warning(
@@ -118,14 +130,21 @@ def _apply(
 
 
 def _hear(
-    loop: LoopContext, record: AttemptRecord, tenancy: Tenancy, report: Report, now: datetime
+    loop: LoopContext,
+    record: AttemptRecord,
+    tenancy: Tenancy,
+    report: Report,
+    now: datetime,
+    ranks: Sequence[Attempt],
 ) -> AttemptRecord:
     at = min(report.event_at, now)
     match report.kind:
         case "registered":
             return _registered(loop, record, tenancy, report, now)
-        case "canStart":
+        case "canStart" if all_registered(ranks):
             return _may_start(record, tenancy)
+        case "canStart":
+            return record  # it asks again; no rank starts before all are there (SC-133)
         case "started" if tenancy.lease.won:
             return started(loop, record, at, restore_bytes=report.body.get("restoreBytes"))
         case "started":

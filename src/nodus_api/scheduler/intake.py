@@ -26,6 +26,9 @@ log = logging.getLogger(__name__)
 MUTABLE = ("parallelism", "limits")
 """What a Job's spec may change by submitting it again (SC-802)."""
 
+MOST_RANKS = 256
+"""A gang is locked, moved and published in one transaction, with the epoch before it."""
+
 Answer = tuple["Applied", str | None]
 
 
@@ -103,8 +106,9 @@ async def _submit(
     spec: Mapping[str, Any] = command.body["spec"]
     if edit.workload is not None:
         return await _resubmit(edit, edit.workload, spec)
-    if WorkloadSpec.from_json(kind, spec).gang is not None:
-        return Applied.REFUSED, "this version does not run gangs yet: submit without `gang`"
+    wanted = WorkloadSpec.from_json(kind, spec)
+    if wanted.gang is not None and wanted.completions > MOST_RANKS:
+        return Applied.REFUSED, f"a gang has at most {MOST_RANKS} ranks, which are moved as one"
     workload = Workload(
         uid=uuid5(loop.reign.installation, f"command/{command.key}"),
         project=command.project,
@@ -115,8 +119,8 @@ async def _submit(
         created=edit.now,
     )
     await edit.put(workload)
-    names = wanted_slots(WorkloadSpec.from_json(kind, spec))
-    await edit.put_slots([Slot(workload=workload.uid, slot=name) for name in names])
+    slots = [Slot(workload=workload.uid, slot=name) for name in wanted_slots(wanted)]
+    await edit.put_slots(slots)
     return Applied.APPLIED, None
 
 
@@ -204,6 +208,8 @@ async def _scale(edit: WorkloadEdit, workload: Workload, count: int) -> Answer:
         return Applied.REFUSED, f"a {workload.kind} has one slot and cannot be scaled"
     if workload.spec[field] == count:
         return Applied.UNCHANGED, None
+    if WorkloadSpec.from_json(workload.kind, workload.spec).gang is not None:
+        return Applied.REFUSED, "a gang runs whole and cannot be scaled: submit another one"
     if workload.state not in (WorkloadState.ACTIVE, WorkloadState.SUSPENDED):
         return Applied.REFUSED, f"{_is(workload)} already"
     if workload.kind is OwnerKind.JOB and count < 1:

@@ -2,7 +2,6 @@
 
 import hashlib
 import hmac
-from collections.abc import Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
 
@@ -125,7 +124,7 @@ def _incarnation(record: AttemptRecord, spec: WorkloadSpec, stored: Stored | Non
         attempt_name=attempt.name,
         slot=attempt.slot,
         restore=_restore(record, stored),
-        gang=_seat(record, ()),
+        gang=_seat(record),
         checkpoint_interval=interval_of(record, spec),
     )
 
@@ -144,10 +143,8 @@ def _restore(record: AttemptRecord, stored: Stored | None) -> RestorePoint | Non
     )
 
 
-def _seat(record: AttemptRecord, rendezvous: Sequence[str]) -> GangSeat | None:
+def _seat(record: AttemptRecord) -> GangSeat | None:
     gang = record.attempt.gang
     if gang is None:
         return None
-    return GangSeat(
-        rank=gang.rank, size=gang.size, epoch=gang.epoch, rendezvous=",".join(rendezvous)
-    )
+    return GangSeat(id=gang.id, rank=gang.rank, size=gang.size, epoch=gang.epoch)

@@ -61,7 +61,7 @@ async def hasten_waiting(loop: LoopContext) -> None:
 
     async def work(batch: Batch) -> None:
         for record in list(batch.records.values()):
-            if record.attempt.waiting_for is WaitingFor.CAPACITY:
+            if record.attempt.waiting_for in (WaitingFor.CAPACITY, WaitingFor.GANG):
                 batch.put(replace(record, work=replace(record.work, next_try=None)))
 
     nos = await loop.attempts.nos(due.waiting_for_capacity(loop.pace.batch))

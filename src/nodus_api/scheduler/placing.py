@@ -24,6 +24,7 @@ from nodus_api.kernel.spec import WorkloadSpec
 from nodus_api.kernel.vocabulary import Market, Stage, WaitingFor, WorkloadState
 from nodus_api.scheduler.catalog import Catalog, load_catalog
 from nodus_api.scheduler.context import LoopContext
+from nodus_api.scheduler.ganging import Ranks, units
 from nodus_api.scheduler.intents import intended
 from nodus_api.scheduler.settling import budget, counters_of
 from nodus_api.storage import due
@@ -42,8 +43,8 @@ async def place_queued(loop: LoopContext) -> bool:
 
     async def work(batch: Batch) -> None:
         catalog = room.catalog
-        for record in list(batch.records.values()):
-            catalog = _place_one(loop, batch, record, catalog)
+        for ranks in units(batch.records.values()):
+            catalog = _place(loop, batch, ranks, catalog)
         room.catalog = catalog
 
     await loop.in_batches("place", nos, work)
@@ -57,21 +58,25 @@ class _Room:
         self.catalog = catalog
 
 
-def _place_one(loop: LoopContext, batch: Batch, record: AttemptRecord, catalog: Catalog) -> Catalog:
-    """Move one Attempt by what placement decides; return what is left of the catalog."""
+def _place(loop: LoopContext, batch: Batch, ranks: Ranks, catalog: Catalog) -> Catalog:
+    """Move one Attempt, or all ranks of a gang, by what placement decides (SC-130, SC-131).
+
+    Return what is left of the catalog.
+    """
     now = batch.now
-    if not _may_place(record, now):
+    if not all(_may_place(one, now) for one in ranks):
         return catalog
-    spec = WorkloadSpec.from_json(record.workload.kind, record.workload.spec)
-    claimed = _claimed(record, spec, now)
+    spec = WorkloadSpec.from_json(ranks[0].workload.kind, ranks[0].workload.spec)
+    claimed = [_claimed(one, spec, now) for one in ranks]
     request = _request(claimed, spec, catalog)
     seen = catalog.snapshot
     decision = place(request, seen, now)
     moved, catalog = _decided(loop, claimed, decision, catalog, now)
-    batch.put(moved)
-    if record.no is not None and _tells_more(record, moved):
-        told = told_of(request, seen, decision, now)
-        batch.decided.append(_kept(record.no, request, decision, told, now))
+    for before, after in zip(ranks, moved, strict=True):
+        batch.put(after)
+        if after.no is not None and _tells_more(before, after):
+            told = told_of(request, seen, decision, now)
+            batch.decided.append(_kept(after.no, request, decision, told, now))
     return catalog
 
 
@@ -98,25 +103,28 @@ def _claimed(record: AttemptRecord, spec: WorkloadSpec, now: datetime) -> Attemp
     return record.moved(advance(record.attempt, events.Claimed(at=now, start_deadline=deadline)))
 
 
-def _request(record: AttemptRecord, spec: WorkloadSpec, catalog: Catalog) -> PlacementRequest:
-    attempt = record.attempt
-    left = budget(record)
+def _request(ranks: Ranks, spec: WorkloadSpec, catalog: Catalog) -> PlacementRequest:
+    """Ask for all ranks at once: what any of them lost or did not get is avoided for all."""
+    lead = ranks[0].attempt
+    lost = (one for record in ranks for one in record.slot.lost_candidates)
     return PlacementRequest.of(
         spec,
-        remaining_cost_usd=left,
-        cursor=attempt.restore.cursor if attempt.restore else None,
-        resumes=attempt.resumes,
-        start_deadline=attempt.start_deadline,
+        remaining_cost_usd=budget(ranks[0]),
+        cursor=lead.restore.cursor if lead.restore else None,
+        resumes=any(record.attempt.resumes for record in ranks),
+        start_deadline=lead.start_deadline,
         lost=tuple(
             LostCandidate(
                 offering=one["offering"],
                 market=Market(one["market"]),
                 at=datetime.fromisoformat(one["at"]),
             )
-            for one in record.slot.lost_candidates
+            for one in lost
         ),
-        failed=_failed_acquisitions(record, catalog),
-        on_demand_only=needs_on_demand(counters_of(record.slot), spec.placement.interruptible),
+        failed=tuple(
+            dict.fromkeys(one for record in ranks for one in _failed_acquisitions(record, catalog))
+        ),
+        on_demand_only=needs_on_demand(counters_of(ranks[0].slot), spec.placement.interruptible),
     )
 
 
@@ -134,42 +142,45 @@ def _failed_acquisitions(record: AttemptRecord, catalog: Catalog) -> tuple[Faile
 
 
 def _decided(
-    loop: LoopContext, record: AttemptRecord, decision: Decision, catalog: Catalog, now: datetime
-) -> tuple[AttemptRecord, Catalog]:
+    loop: LoopContext, ranks: Ranks, decision: Decision, catalog: Catalog, now: datetime
+) -> tuple[Ranks, Catalog]:
     match decision.outcome:
         case Outcome.PLACED:
-            return _placed(loop, record, decision, catalog, now)
+            return _placed(loop, ranks, decision, catalog, now)
         case Outcome.WAITING:
-            return _waits(record, decision, now), catalog
+            return [_waits(one, decision, now) for one in ranks], catalog
         case Outcome.UNPLACEABLE:
-            ended = advance(record.attempt, events.Unplaceable(at=now))
-            return _shown(record.moved(ended), decision), catalog
+            ended = [one.moved(advance(one.attempt, events.Unplaceable(at=now))) for one in ranks]
+            return [_shown(one, decision) for one in ended], catalog
 
 
 def _placed(
-    loop: LoopContext, record: AttemptRecord, decision: Decision, catalog: Catalog, now: datetime
-) -> tuple[AttemptRecord, Catalog]:
-    """T3: the placement and the intent of its machine, in one transaction (SC-608)."""
+    loop: LoopContext, ranks: Ranks, decision: Decision, catalog: Catalog, now: datetime
+) -> tuple[Ranks, Catalog]:
+    """T3: the placement and the intents of its machines, in one transaction (SC-608).
+
+    A gang's machines all come from one offer, which has the room for them (SC-131).
+    """
     assert decision.chosen is not None  # noqa: S101 - Placed has a choice
     candidate = decision.chosen.candidate
-    offer = catalog.choose(candidate.key, now)
+    offer = catalog.choose(candidate.key, now, machines=len(ranks))
     if offer is None or offer.no is None:
         raise LookupError(f"no offer of {candidate.offering.name} has the room its class shows")
-    tenancy = intended(
-        record,
-        loop.reign,
-        offer=offer.no,
-        offering=candidate.offering.name,
-        market=candidate.market,
-        rate=candidate.rate,
-        now=now,
-    )
-    placed = record.moved(advance(record.attempt, events.Placed(at=now))).with_tenancy(tenancy)
-    work = replace(record.work, next_try=None, limit_at=now + ACQUIRE_LIMIT)
-    return (
-        _shown(replace(placed, work=work), decision),
-        catalog.after_taking(candidate.key, offer),
-    )
+    placed = []
+    for record in ranks:
+        tenancy = intended(
+            record,
+            loop.reign,
+            offer=offer.no,
+            offering=candidate.offering.name,
+            market=candidate.market,
+            rate=candidate.rate,
+            now=now,
+        )
+        moved = record.moved(advance(record.attempt, events.Placed(at=now))).with_tenancy(tenancy)
+        work = replace(record.work, next_try=None, limit_at=now + ACQUIRE_LIMIT)
+        placed.append(_shown(replace(moved, work=work), decision))
+    return placed, catalog.after_taking(candidate.key, offer, machines=len(ranks))
 
 
 def _waits(record: AttemptRecord, decision: Decision, now: datetime) -> AttemptRecord:

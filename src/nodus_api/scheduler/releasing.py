@@ -8,8 +8,8 @@ from functools import partial
 from nodus_api.kernel.deadlines import RELEASE_ALERT
 from nodus_api.kernel.vocabulary import MachineState
 from nodus_api.scheduler.context import LoopContext
-from nodus_api.scheduler.desiring import end_unstarted
 from nodus_api.scheduler.offers import capacity_came_back
+from nodus_api.scheduler.stopping import end_unstarted
 from nodus_api.storage.batch import Batch
 from nodus_api.storage.machine_store import Sighting
 from nodus_api.storage.records import AttemptRecord, Tenancy

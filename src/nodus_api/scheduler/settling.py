@@ -1,6 +1,7 @@
 """What follows from a change, whichever step made it: pure, and applied once before the write.
 
-An Attempt that ended releases its machines and decides its slot (SC-120); its bill is
+An Attempt that ended releases its machines and decides its slot (SC-120; a gang's slots are
+`ganging`'s); its bill is
 counted anew (SC-523); a start completes the recovery of the slot's earlier epochs
 (SC-016). Because this stands in one place, no step can forget it.
 """
@@ -10,17 +11,18 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from nodus_api.kernel.attempt import Attempt, Checkpoints, CostSegment
-from nodus_api.kernel.billing import charge, clock_of, cover_of, proof_of_life
+from nodus_api.kernel.billing import Release, charge, clock_of, cover_of, proof_of_life
 from nodus_api.kernel.events import DeletionProven, Recovered
+from nodus_api.kernel.gang import release_of
 from nodus_api.kernel.lifecycle import advance
 from nodus_api.kernel.money import cumulative_usd
 from nodus_api.kernel.offering import CandidateStats
-from nodus_api.kernel.replacement import SlotCounters, decide
+from nodus_api.kernel.replacement import Replacement, SlotCounters, decide
 from nodus_api.kernel.spec import WorkloadSpec
 from nodus_api.kernel.vocabulary import MachineState, Reason, Stage, Trigger, WorkloadState
 from nodus_api.scheduler.checkpointing import interval_of
 from nodus_api.storage.batch import Batch
-from nodus_api.storage.records import AttemptRecord, Slot, Tenancy
+from nodus_api.storage.records import AttemptRecord, Slot, Tenancy, Workload
 
 LOSSES_KEPT = 10
 """How many lost candidates a slot remembers; placement looks back 15 minutes."""
@@ -32,21 +34,41 @@ def settle(batch: Batch) -> None:
         before, record = batch.loaded[no], batch.records[no]
         if record == before:
             continue
+        release = (
+            release_of(ranks_with(batch, record)) if record.attempt.gang else Release.NOT_NEEDED
+        )
         if before.attempt.live and not record.attempt.live:
             # its cost first: the decision asks what the limit leaves
-            record = count_costs(release_machines(record, batch.now))
-            record = decide_slot(record, batch.now)
-            record = replace(record, restore_lost=_restore_lost(record.attempt))
+            record = count_costs(release_machines(record, batch.now), release)
+            if record.attempt.gang is None:  # a gang's slots are decided together
+                record = decide_slot(record, batch.now)
+            lost = record.restore_lost or restore_lost(record.attempt)
+            record = replace(record, restore_lost=lost)
         record = prove_deletion(record)
         if _billed_times(record.attempt) != _billed_times(before.attempt):
-            record = count_costs(record)
+            record = count_costs(record, release)
         batch.put(_with_checkpoints(record))
         share_budget(batch, batch.loaded[no], record)
         if record.attempt.command_started and not before.attempt.command_started:
             _recover_earlier(batch, record)
 
 
-def _restore_lost(attempt: Attempt) -> bool:
+def ranks_with(batch: Batch, record: AttemptRecord) -> list[Attempt]:
+    """Return all ranks of a record's gang epoch as they stand; itself alone without a gang."""
+    gang = record.attempt.gang
+    if gang is None:
+        return [record.attempt]
+    several = (record if one.no == record.no else one for one in batch.records.values())
+    found = [
+        one.attempt
+        for one in several
+        if one.attempt.gang
+        and (one.attempt.gang.id, one.attempt.gang.epoch) == (gang.id, gang.epoch)
+    ]
+    return sorted(found, key=lambda one: one.gang.rank if one.gang else 0)
+
+
+def restore_lost(attempt: Attempt) -> bool:
     """Whether the end proves that the checkpoint to go on from is gone (SC-141)."""
     return attempt.reason is Reason.CHECKPOINT_UNAVAILABLE and attempt.restore is not None
 
@@ -94,43 +116,69 @@ def prove_deletion(record: AttemptRecord) -> AttemptRecord:
 
 def decide_slot(record: AttemptRecord, now: datetime) -> AttemptRecord:
     """Write what becomes of the slot, and of the workload if this end decides it (SC-120)."""
+    answer = decision_on(
+        record,
+        now,
+        counters=counters_of(record.slot),
+        minimum_start_usd=shortest_start(record),
+        previous_loss=last_loss(record.slot),
+    )
+    slot = with_counters(
+        replace(record.slot, state=answer.slot, not_before=answer.not_before), answer.counters
+    )
+    slot = replace(slot, lost_candidates=losses(record))
+    return replace(record, slot=slot, workload=decided_workload(record.workload, answer, now))
+
+
+def decision_on(
+    record: AttemptRecord,
+    now: datetime,
+    *,
+    counters: SlotCounters,
+    minimum_start_usd: Decimal,
+    previous_loss: datetime | None,
+) -> Replacement:
+    """Ask the kernel what follows an ended Attempt whose costs are counted."""
     spec = WorkloadSpec.from_json(record.workload.kind, record.workload.spec)
     left = budget(record)
-    answer = decide(
+    return decide(
         record.attempt,
         spec=spec,
         workload=record.workload.state,
-        counters=counters_of(record.slot),
+        counters=counters,
         now=now,
         budget_left=None if left is None else left - charged(record),
-        minimum_start_usd=_shortest_start(record),
-        previous_loss=_last_loss(record.slot),
+        minimum_start_usd=minimum_start_usd,
+        previous_loss=previous_loss,
         checkpoint_interval=interval_of(record, spec) or timedelta(0),
     )
-    counters = answer.counters
-    slot = replace(
-        record.slot,
-        state=answer.slot,
+
+
+def with_counters(slot: Slot, counters: SlotCounters) -> Slot:
+    """Return a slot with what a decision made of its counters."""
+    return replace(
+        slot,
         retries_used=counters.retries_used,
         replacements=counters.replacements,
         backoff_k=counters.backoff_k,
         nodus_failures=counters.nodus_failures,
         lost_in_a_row=counters.lost_in_a_row,
-        not_before=answer.not_before,
-        lost_candidates=_losses(record),
     )
-    workload = record.workload
-    if answer.workload is not None and workload.state is WorkloadState.ACTIVE:
-        workload = replace(
-            workload,
-            state=answer.workload,
-            outcome=answer.outcome,
-            ended=now if answer.workload is not WorkloadState.SUSPENDED else None,
-        )
-    return replace(record, slot=slot, workload=workload)
 
 
-def _shortest_start(record: AttemptRecord) -> Decimal:
+def decided_workload(workload: Workload, answer: Replacement, now: datetime) -> Workload:
+    """Return a workload after a decision, which may end it or let it wait."""
+    if answer.workload is None or workload.state is not WorkloadState.ACTIVE:
+        return workload
+    return replace(
+        workload,
+        state=answer.workload,
+        outcome=answer.outcome,
+        ended=now if answer.workload is not WorkloadState.SUSPENDED else None,
+    )
+
+
+def shortest_start(record: AttemptRecord) -> Decimal:
     """Return the least that another start costs, at the rate of this one (SC-120 rule 2)."""
     payer = billed(record)
     if payer is None:
@@ -150,8 +198,10 @@ def counters_of(slot: Slot) -> SlotCounters:
     )
 
 
-def count_costs(record: AttemptRecord) -> AttemptRecord:
+def count_costs(record: AttemptRecord, release: Release = Release.NOT_NEEDED) -> AttemptRecord:
     """Count the ledger anew, up to the last proof of life (SC-508, SC-523).
+
+    `release` tells why a rank was Released, which decides its cover (SC-520).
 
     A workload's limit is a hard cap: what lies beyond it is ours (SC-522).
     """
@@ -168,7 +218,7 @@ def count_costs(record: AttemptRecord) -> AttemptRecord:
         )
         if clock is not None:
             counted = charge(
-                clock, cover=cover_of(attempt), watermark=watermark, cap_usd=budget(record)
+                clock, cover=cover_of(attempt, release), watermark=watermark, cap_usd=budget(record)
             )
             segments += counted.segments
     view = replace(record.view, segments=tuple(segments))
@@ -244,12 +294,13 @@ def _waits_for(earlier: Attempt, started: Attempt) -> bool:
     )
 
 
-def _last_loss(slot: Slot) -> datetime | None:
+def last_loss(slot: Slot) -> datetime | None:
+    """Return when the slot lost an Attempt last; None if it never did."""
     times = [datetime.fromisoformat(one["at"]) for one in slot.lost_candidates]
     return max(times, default=None)
 
 
-def _losses(record: AttemptRecord) -> tuple[dict[str, str], ...]:
+def losses(record: AttemptRecord) -> tuple[dict[str, str], ...]:
     """Return the slot's lost candidates, with this one if the Attempt was Lost (SC-311).
 
     Not by a drill: that counts nowhere (SC-120, SC-630), and its candidate did nothing wrong.

@@ -10,8 +10,8 @@ from nodus_api.kernel.offering import CandidateStats
 from nodus_api.kernel.spec import WorkloadSpec
 from nodus_api.kernel.vocabulary import Reason, Trigger
 from nodus_api.scheduler.context import LoopContext
-from nodus_api.scheduler.desiring import stop
 from nodus_api.scheduler.settling import billed, budget, charged
+from nodus_api.scheduler.stopping import stop
 from nodus_api.storage import due
 from nodus_api.storage.batch import Batch
 from nodus_api.storage.records import AttemptRecord

@@ -11,11 +11,12 @@ from nodus_api.kernel.deadlines import Limits, Overdue, Silence
 from nodus_api.kernel.lifecycle import advance
 from nodus_api.kernel.spec import WorkloadSpec
 from nodus_api.kernel.vocabulary import Reason, Stage, Trigger
-from nodus_api.scheduler.acquiring import give_up
 from nodus_api.scheduler.context import LoopContext
-from nodus_api.scheduler.desiring import end_unstarted, without_orders
 from nodus_api.scheduler.drilling import as_drilled
+from nodus_api.scheduler.ganging import release_late_ranks
+from nodus_api.scheduler.handing_back import give_up
 from nodus_api.scheduler.settling import release_machines
+from nodus_api.scheduler.stopping import end_unstarted, without_orders
 from nodus_api.storage import due
 from nodus_api.storage.batch import Batch
 from nodus_api.storage.machine_store import Sighting
@@ -48,6 +49,7 @@ async def apply_deadlines(
     since = loop.reign.since if away else None
 
     async def work(batch: Batch) -> None:
+        release_late_ranks(batch)
         for record in list(batch.records.values()):
             if record.attempt.live:
                 moved = _overdue(record, batch.now)
@@ -165,8 +167,8 @@ async def pass_orders_on(loop: LoopContext) -> None:
     }
 
     async def work(batch: Batch) -> None:
-        for record in list(batch.records.values()):
-            if record.attempt.live and record.attempt.drain is not None:
+        for no, record in list(batch.records.items()):
+            if no in reached and record.attempt.live and record.attempt.drain is not None:
                 signalled = events.StopSignalled(at=batch.now)
                 batch.put(record.moved(advance(record.attempt, signalled)))
 

@@ -29,6 +29,7 @@ from nodus_api.storage.batch import Batch, Render, flush
 from nodus_api.storage.bulk import Row
 from nodus_api.storage.engine import Database
 from nodus_api.storage.errors import FencedOff
+from nodus_api.storage.gang_store import GangEpoch, gangs_of
 from nodus_api.storage.records import AttemptRecord
 from nodus_api.storage.work_rows import slot_of, tenancy_of, work_of, workload_of
 
@@ -44,6 +45,7 @@ class AttemptStore:
     async def batch(self, token: int, nos: Sequence[int] = ()) -> AsyncIterator["Batch"]:
         """Open a fenced transaction over those Attempts; written and published at the end.
 
+        A rank brings the whole of its gang epoch, so that a decision sees all of it (SC-130).
         An Attempt that is gone is missing from the batch. Raises FencedOff when another
         loop leads, StorageConflict when a guard refused a row; either way nothing stands.
         """
@@ -80,6 +82,11 @@ class AttemptStore:
         async with self._database.single_reads() as connection:
             wait: timedelta | None = (await connection.execute(due.next_moment())).scalar()
         return wait
+
+    async def gangs(self, nos: Sequence[int]) -> dict[int, GangEpoch]:
+        """Return the gang epochs of those Attempts that belong to one."""
+        async with self._database.single_reads() as connection:
+            return await gangs_of(connection, nos)
 
     async def nos(self, query: sa.Select[Any]) -> list[int]:
         """Return the Attempts that a query of `due` finds, without locking them."""

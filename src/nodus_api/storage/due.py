@@ -34,9 +34,13 @@ def _live() -> sa.Select[Any]:
 
 @cache
 def placeable(limit: int) -> sa.Select[Any]:
-    """Queued Attempts whose next try has come, oldest first (P-30)."""
+    """Queued Attempts whose next try has come: oldest first, gangs before singles (SC-371)."""
     return (
-        _live().where(t.attempts.c.stage.in_(_QUEUED), _due(t.attempt_work.c.next_try)).limit(limit)
+        _live()
+        .where(t.attempts.c.stage.in_(_QUEUED), _due(t.attempt_work.c.next_try))
+        .order_by(None)
+        .order_by(t.attempts.c.queued, t.attempts.c.gang.is_(None), t.attempts.c.no)
+        .limit(limit)
     )
 
 
@@ -245,5 +249,8 @@ def next_moment() -> sa.Select[Any]:
 
 @cache
 def waiting_for_capacity(limit: int) -> sa.Select[Any]:
-    """Queued Attempts that wait for Capacity, oldest first. Uses `attempts_live`."""
-    return _live().where(t.attempts.c.waiting_for == "Capacity").limit(limit)
+    """Queued Attempts that wait for Capacity, or for that of a gang, oldest first.
+
+    Uses `attempts_live`.
+    """
+    return _live().where(t.attempts.c.waiting_for.in_(("Capacity", "Gang"))).limit(limit)

@@ -69,13 +69,15 @@ def fence() -> sa.Select[Any]:
 
 @cache
 def lock_attempts() -> sa.Select[Any]:
-    """Lock the Attempts :nos in rising `no`, with the predecessors whose recovery is still open.
+    """Lock the Attempts :nos in rising `no`, with their gangs and what their moves may touch.
 
-    A start completes `recoverySeconds` of every earlier epoch of its slot (SC-016), so
-    those rows are locked in the same order; so is the maker of the checkpoint that one
-    goes on from, since the loss of that checkpoint touches it (SC-141). Uses the primary
-    keys and the unique key (workload, slot, epoch); takes one row lock an Attempt.
+    A gang is decided as one, so all ranks of its epoch are locked with any (SC-130). So are
+    the predecessors whose recovery is still open: a start completes `recoverySeconds` of
+    every earlier epoch of its slot (SC-016). So is the maker of the checkpoint that one goes
+    on from, since the loss of that checkpoint touches it (SC-141). Uses the primary keys,
+    the unique key (workload, slot, epoch) and `attempts_gang`; one row lock an Attempt.
     """
+    chosen = _with_their_gangs()
     mine, before = t.attempts.alias("mine"), t.attempts.alias("before")
     open_losses = (
         sa.select(before.c.no)
@@ -88,7 +90,7 @@ def lock_attempts() -> sa.Select[Any]:
             ),
         )
         .join(t.interruptions, t.interruptions.c.attempt == before.c.no)
-        .where(mine.c.no == sa.any_(bigints("nos")), mine.c.command_started.is_(None))
+        .where(mine.c.no.in_(sa.select(chosen.c.no)), mine.c.command_started.is_(None))
         .where(t.interruptions.c.recovery_seconds.is_(None))
     )
     makers = (
@@ -101,16 +103,30 @@ def lock_attempts() -> sa.Select[Any]:
                 t.checkpoints.c.seq == mine.c.restore_seq,
             ),
         )
-        .where(mine.c.no == sa.any_(bigints("nos")), mine.c.command_started.is_(None))
-        .where(t.checkpoints.c.attempt.is_not(None))
+        # a rank that runs loses its checkpoint with the rank that could not read its own
+        .where(sa.or_(mine.c.command_started.is_(None), mine.c.gang.is_not(None)))
+        .where(mine.c.no.in_(sa.select(chosen.c.no)), t.checkpoints.c.attempt.is_not(None))
     )
-    every = sa.select(sa.func.unnest(bigints("nos"))).union(open_losses, makers)
+    every = sa.select(chosen.c.no).union(open_losses, makers)
     return (
         sa.select(t.attempts.c.no)
         .where(t.attempts.c.no.in_(every))
         .order_by(t.attempts.c.no)
         .with_for_update()
     )
+
+
+def _with_their_gangs() -> sa.CTE:
+    """The Attempts :nos, and all ranks of the gang epochs they belong to."""
+    member, rank = t.attempts.alias("member"), t.attempts.alias("rank")
+    ranks = (
+        sa.select(rank.c.no)
+        .join(
+            member, sa.and_(member.c.gang == rank.c.gang, member.c.gang_epoch == rank.c.gang_epoch)
+        )
+        .where(member.c.no == sa.any_(bigints("nos")), rank.c.gang.is_not(None))
+    )
+    return sa.select(sa.func.unnest(bigints("nos")).label("no")).union(ranks).cte("chosen")
 
 
 @cache

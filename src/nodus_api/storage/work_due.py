@@ -19,6 +19,7 @@ _SCALED = ("Function", "Agent")
 def unfilled(limit: int) -> sa.Select[Any]:
     """Active workloads with an Open, wanted, empty slot and room under their parallelism.
 
+    A gang has room only once nothing of it lives (SC-130).
     Uses the primary key of `slots` and `attempts_one_live`.
     """
     slots = t.slots.c
@@ -33,7 +34,9 @@ def unfilled(limit: int) -> sa.Select[Any]:
         slots.wanted.is_(True),
         ~lives,
     )
-    room = sa.or_(_allowed().is_(None), _live() < _allowed())
+    spec = t.workloads.c.spec
+    alone = sa.func.coalesce(spec["gang"].astext, "false") == "false"
+    room = sa.or_(_allowed().is_(None), sa.and_(alone, _live() < _allowed()), _live() == 0)
     return _active().where(empty, room).limit(limit)
 
 

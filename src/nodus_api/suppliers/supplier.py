@@ -90,12 +90,17 @@ class RestorePoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GangSeat:
-    """A rank's place in its gang (SC-130)."""
+    """A rank's place in its gang (SC-130).
 
+    Where the ranks meet is the supplier's to say, since its machines share a network that
+    it alone knows: the same for every rank of one `id` and `epoch`, and on rank 0's machine
+    (SC-143).
+    """
+
+    id: str
     rank: int
     size: int
     epoch: int
-    rendezvous: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

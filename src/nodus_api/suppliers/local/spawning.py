@@ -28,10 +28,12 @@ def runner_intent(
     cgroup: Path | None,
     memory_group: Path | None = None,
     checkpoints: Path,
+    rendezvous: str | None = None,
 ) -> RunnerIntent:
     """Return what the runner is told; the token is not in it but in a file beside it.
 
-    `checkpoints` holds those of every workload; the runner is told of its slot's alone.
+    `rendezvous` is where a gang's ranks meet. `checkpoints` holds those of every workload; the
+    runner is told of its slot's alone.
     """
     program, incarnation = intent.program, intent.incarnation
     restore = incarnation.restore
@@ -45,7 +47,7 @@ def runner_intent(
         command=program.command,
         report_to=f"unix:{runner_socket}",
         environment={**environment, **program.environment},
-        context=program_context(incarnation, intent.epoch),
+        context=program_context(incarnation, intent.epoch, rendezvous),
         working_directory=program.working_directory,
         stop_grace=program.stop_grace.total_seconds(),
         heartbeat=heartbeat,
@@ -58,7 +60,9 @@ def runner_intent(
     )
 
 
-def program_context(incarnation: Incarnation, epoch: int) -> dict[str, str]:
+def program_context(
+    incarnation: Incarnation, epoch: int, rendezvous: str | None = None
+) -> dict[str, str]:
     """Return the NODUS_ variables that the program sees; what does not apply is absent (SC-143)."""
     restore, gang = incarnation.restore, incarnation.gang
     interval = incarnation.checkpoint_interval
@@ -73,7 +77,7 @@ def program_context(incarnation: Incarnation, epoch: int) -> dict[str, str]:
         "NODUS_RANK": gang.rank if gang else None,
         "NODUS_SIZE": gang.size if gang else None,
         "NODUS_GANG_EPOCH": gang.epoch if gang else None,
-        "NODUS_RENDEZVOUS": gang.rendezvous if gang else None,
+        "NODUS_RENDEZVOUS": rendezvous if gang else None,
         "NODUS_CHECKPOINT_INTERVAL": round(interval.total_seconds()) if interval else None,
     }
     return {name: str(value) for name, value in values.items() if value is not None}

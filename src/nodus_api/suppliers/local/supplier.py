@@ -21,6 +21,7 @@ from nodus_api.suppliers.local.deletion import condemn, delete_machine, empty_tr
 from nodus_api.suppliers.local.faults import make_fault, take_if_due
 from nodus_api.suppliers.local.host import base_environment, default_slots, slot_offer
 from nodus_api.suppliers.local.processes import Processes
+from nodus_api.suppliers.local.rendezvous import rendezvous
 from nodus_api.suppliers.local.spawning import make_memory_group, runner_intent, spawn_runner
 from nodus_api.suppliers.local.view import machine_view
 from nodus_api.suppliers.local.workdir import WorkDirectories
@@ -280,6 +281,8 @@ class LocalSupplier:
     def _make(self, intent: MachineIntent) -> None:
         memory = intent.program.memory_bytes
         base = self._cgroup_base
+        seat = intent.incarnation.gang
+        meeting = rendezvous(self._directories, intent.key, seat) if seat else None
         group = cgroups.make(base, intent.key, memory) if base else None
         asked = runner_intent(
             intent,
@@ -289,6 +292,7 @@ class LocalSupplier:
             cgroup=group,
             memory_group=self._memory_group(intent, group),
             checkpoints=self._directories.checkpoints,
+            rendezvous=meeting,
         )
         self._directories.make(intent.key, asked.to_json(), intent.token)
 
