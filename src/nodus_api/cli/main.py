@@ -48,7 +48,7 @@ COMMANDS = {
     "stop": Entry(
         "submit", "stop", "Stop a workload for good; OWNER is KIND/NAME, or the NAME of a Job."
     ),
-    "get": Entry("views", "get", "Show Attempts, all of a project or those named."),
+    "get": Entry("get", "get", "Show Attempts, all of a project or those named."),
     "explain": Entry(
         "explain",
         "explain",
@@ -60,7 +60,7 @@ COMMANDS = {
         "Draw an owner's Attempts over time; OWNER is KIND/NAME, or the NAME of a Job.",
     ),
     "cost": Entry(
-        "views",
+        "cost",
         "cost",
         "Show what Attempts cost in USD, by segment, and prove that the segments add up.",
     ),
