@@ -44,7 +44,7 @@ class KeptDecision:
     request: Mapping[str, Any]
     top: Sequence[Mapping[str, Any]]
     told: Mapping[str, Any]
-    """`{"reasons": {code: candidates}, "classes": [...], "sentence": text or None}`."""
+    """What `kernel.explaining.Told` writes: reasons counted, classes with sentences."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
