@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from tests.cli.told_lives import (
     a_life,
     a_plain_life,
@@ -173,6 +174,18 @@ async def test_the_kept_decision_can_be_made_again(world: World) -> None:  # SC-
     (row,) = await world.rows(t.decisions)
     assert again.result_hash == row["result_hash"]
     assert set(life.decision.top[0]["scores"]) == set(NAMES)
+
+
+async def test_a_decision_without_sentences_is_told_by_its_codes(world: World) -> None:
+    await lose_and_finish(world)
+    async with world.database.transaction() as connection:
+        await connection.execute(
+            sa.update(t.decisions).values(counters={"InsufficientCapacity": 1})
+        )
+    said = await told(world)
+
+    assert "cpu-1c-4g-full: It has no capacity left at the moment.  [InsufficientCap" in said
+    assert "Candidates by reason: InsufficientCapacity 1\n" in said
 
 
 async def test_each_step_before_the_program_is_told(world: World) -> None:

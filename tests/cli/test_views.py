@@ -1,7 +1,15 @@
 """The human views as commands: what they print of real rows, and how they refuse bad input."""
 
 import asyncio
+import contextlib
+import fcntl
 import json
+import os
+import pty
+import re
+import struct
+import subprocess
+import termios
 from collections.abc import AsyncIterator
 from datetime import datetime
 from decimal import Decimal
@@ -13,7 +21,7 @@ import pytest
 import sqlalchemy as sa
 from click.testing import Result
 from tests.cli.conftest import Nodus
-from tests.cli.live import Up, eventually, job
+from tests.cli.live import NODUS, Up, environment, eventually, job
 from tests.cli.told_lives import facts_of, lose_and_finish, timeline
 from tests.history import rows
 from tests.history.checking import assert_sound
@@ -371,6 +379,25 @@ async def test_waiting_for_an_operator_names_the_class(world: World) -> None:  #
     )
 
 
+def on_a_terminal(*arguments: str, columns: int) -> str:
+    """Return what a command prints on a terminal of that width."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    settings = {"TERM": "xterm-256color", "PYTHONUTF8": "1"}
+    kept = {n: v for n, v in environment().items() if n not in ("COLUMNS", "NO_COLOR")}
+    process = subprocess.Popen(  # noqa: S603 -- ours
+        [*NODUS, *arguments], stdin=theirs, stdout=theirs, stderr=theirs, env=kept | settings
+    )
+    os.close(theirs)
+    printed = b""
+    with contextlib.suppress(OSError):  # how Linux says that the other side is closed
+        while piece := os.read(ours, 65536):
+            printed += piece
+    os.close(ours)
+    assert process.wait(60) == 0, printed
+    return printed.decode()
+
+
 def test_the_views_of_a_live_server(up: Up, tmp_path: Path) -> None:
     manifest = tmp_path / "views.yaml"
     manifest.write_text(job("views", "exit 3", restart={"maxRetries": 0}))
@@ -394,4 +421,9 @@ def test_the_views_of_a_live_server(up: Up, tmp_path: Path) -> None:
     why = up.nodus("explain", name, "--why-not", offering).stdout
     assert why == f"{offering} (on-demand) is the class that was chosen.\n"
     assert "job/views" in up.nodus("cost", "--by", "owner").stdout
+    seen = on_a_terminal("timeline", "views", "--data-dir", str(up.root), columns=100)
+    assert "\x1b[33m░" in seen  # Boot, coloured
+    bar = next(line for line in seen.splitlines() if "  e1  " in line)
+    assert len(re.sub(r"\x1b\[[0-9;]*m", "", bar)) == 100
+    assert "a character is" in seen
     assert name in up.nodus("get", "--owner", "views", "--phase", "Failed").stdout
