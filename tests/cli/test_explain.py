@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from tests.cli.told_lives import (
     a_life,
     a_plain_life,
@@ -34,7 +35,7 @@ from nodus_api.kernel.vocabulary import Reason, Trigger
 from nodus_api.scheduler.catalog import load_catalog
 from nodus_api.storage import tables as t
 from nodus_api.storage.engine import Database
-from nodus_api.suppliers.supplier import NoCapacity
+from nodus_api.suppliers.supplier import MachineCondition, NoCapacity
 
 
 @pytest.fixture
@@ -175,6 +176,18 @@ async def test_the_kept_decision_can_be_made_again(world: World) -> None:  # SC-
     assert set(life.decision.top[0]["scores"]) == set(NAMES)
 
 
+async def test_a_decision_without_sentences_is_told_by_its_codes(world: World) -> None:
+    await lose_and_finish(world)
+    async with world.database.transaction() as connection:
+        await connection.execute(
+            sa.update(t.decisions).values(counters={"InsufficientCapacity": 1})
+        )
+    said = await told(world)
+
+    assert "cpu-1c-4g-full: It has no capacity left at the moment.  [InsufficientCap" in said
+    assert "Candidates by reason: InsufficientCapacity 1\n" in said
+
+
 async def test_each_step_before_the_program_is_told(world: World) -> None:
     await world.submit()
     passes = await world.lead()
@@ -231,6 +244,20 @@ async def test_an_unplaceable_attempt_names_what_it_missed(world: World) -> None
     ) in said
     assert "  cpu-1c-4g-other has 1 vCPUs (asked for 64)  [CPUTooSmall]\n" in said
     assert "The project pays nothing.\n" in said
+    assert "  What to do: Read status.placement.explain.rejected and ask for less" in said
+
+
+async def test_a_class_that_was_taken_for_want_of_others_says_so(world: World) -> None:  # SC-311
+    await world.submit()
+    await world.settle()
+    runner = await world.start()
+    world.fake.become(runner.intent.key, condition=MachineCondition.FAILED)
+    await world.settle(5)
+    said = await told(world, "0/2")
+
+    assert "Ruled out" not in said
+    assert "  only classes were left that are avoided otherwise, lost lately" in said
+    assert "relaxed" not in (await facts_of(world, "0/1"))["placement"]
 
 
 async def test_sentences_that_change_without_the_placement_are_kept(world: World) -> None:

@@ -8,9 +8,9 @@ from uuid import UUID
 import asyncpg
 import pytest
 
+from nodus_api.cli.cost import check_costs, costs_as_json, show_costs
 from nodus_api.cli.errors import Failed
 from nodus_api.cli.ledger import CostLine, CostTable, read_costs
-from nodus_api.cli.views import check_costs, costs_as_json, show_costs
 from nodus_api.storage.engine import Database
 
 HEAD = '{"apiVersion":"nodus.dev/v1","kind":"Attempt","metadata":{"resourceVersion":""'

@@ -17,6 +17,7 @@ from nodus_api.cli.timeline_text import Drawing, draw, text_of
 from nodus_api.clock import ManualClock
 from nodus_api.storage.engine import Database
 from nodus_api.storage.lives import Life
+from nodus_api.suppliers.supplier import NoCapacity
 
 _LABEL = r"\d{4}-\d\d-\d\d|\d\d-\d\d \d\d:\d\d|\d\d:\d\d:\d\d|\d\d:\d\dZ"
 
@@ -180,6 +181,16 @@ def test_what_had_no_machine_has_no_bar_of_teardown() -> None:  # SC-006, SC-502
     assert "0.000000 USD" in drawn(of(never))
 
 
+async def test_a_failed_try_leaves_it_queued(world: World) -> None:  # T6, SC-006
+    world.fake.before = NoCapacity("none")
+    await world.submit()
+    await world.settle(10)
+    (epoch,) = timeline_json(await timeline(world))["epochs"]
+
+    assert "acquiredTime" in (await world.status())["timings"]
+    assert [one["kind"] for one in epoch["spans"]] == ["Queued"]
+
+
 def test_a_hundred_lanes_and_a_narrow_terminal_are_drawn() -> None:
     lives = [
         a_plain_life("10:00:00 10:00:01 10:00:01 10:00:02 10:00:09 10:00:10", slot=str(slot))
@@ -187,7 +198,7 @@ def test_a_hundred_lanes_and_a_narrow_terminal_are_drawn() -> None:
     ]
     said = drawn(of(*lives), 10)
 
-    assert "99  e1  ...bb==============tt" in said or "99  e1  ..bb" in said
+    assert "99  e1  ..bb==============tt" in said
     assert drawn(of()) == "job/train in project default: Succeeded, no Attempt yet.\n"
 
 

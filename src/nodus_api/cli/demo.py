@@ -18,6 +18,7 @@ import yaml
 from nodus_api.cli import demo_fit
 from nodus_api.cli.api_client import ATTEMPTS, ApiClient
 from nodus_api.cli.asking import answered, insert
+from nodus_api.cli.cost import check_costs, show_costs
 from nodus_api.cli.data_directory import DataDirectory, open_data_directory
 from nodus_api.cli.errors import Failed, reported
 from nodus_api.cli.following import Board, Follower
@@ -25,7 +26,6 @@ from nodus_api.cli.ledger import read_costs
 from nodus_api.cli.options import data_dir_option
 from nodus_api.cli.progress import choose_progress
 from nodus_api.cli.tabular import render_table
-from nodus_api.cli.views import check_costs, show_costs
 from nodus_api.clock import Clock, SystemClock
 from nodus_api.storage.engine import Database, Role
 from nodus_api.tasks import end, spawn

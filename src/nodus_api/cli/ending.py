@@ -57,6 +57,8 @@ def ended(
     if fault is not None:
         end["fault"] = fault
     end["sentence"] = _sentence(end, missed)
+    if "reason" in end:
+        end["remedy"] = REASONS[end["reason"]].remedy
     if cost is not None:
         end["bill"] = _bill(cost)
     return end

@@ -71,6 +71,11 @@ def _placement(placement: Facts | None, facts: Facts) -> str:
         f" {placement['predicted']['costUSD']} USD",
     ]
     text = _lines(lines) + _indented(_scores(placement))
+    if "relaxed" in placement:
+        text += (
+            "  only classes were left that are avoided otherwise, lost lately or unhealthy: one of"
+            " them was taken all the same\n"
+        )
     if placement["fallbacks"]:
         text += f"  fallbacks: {', '.join(placement['fallbacks'])}\n"
     return text
@@ -145,6 +150,8 @@ def _consequences(facts: Facts, end: Facts) -> Iterator[str]:
         yield f"Replaced by {facts['supersededBy']}{recovered}."
     elif facts["phase"] != "Succeeded":
         yield "Nothing replaced it."
+        if "remedy" in end:
+            yield f"What to do: {end['remedy']}"
     if "deletionProvenTime" in facts["timings"]:
         yield f"Its machine was proven gone at {facts['timings']['deletionProvenTime']}."
     elif "billingStartTime" in facts["timings"]:

@@ -156,6 +156,8 @@ def _placement(status: Mapping[str, Any], decision: KeptDecision | None) -> Fact
     placement["rejected"] = _rejected(shown["explain"]["rejected"], decision)
     if decision is not None:
         placement["counters"] = decision.told["reasons"]
+        if decision.told["relaxed"]:
+            placement["relaxed"] = True
         if decision.told["sentence"]:
             placement["sentence"] = decision.told["sentence"]
     return placement

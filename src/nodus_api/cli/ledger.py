@@ -28,7 +28,17 @@ class CostLine:
     attempts: int = 0
     seconds: int = 0
     charged: dict[str, Decimal] = field(default_factory=lambda: dict.fromkeys(SEGMENTS, ZERO))
-    covered: Decimal = ZERO
+    covers: dict[str, Decimal] = field(default_factory=lambda: dict.fromkeys(SEGMENTS, ZERO))
+
+    @property
+    def covered(self) -> Decimal:
+        """Return what Nodus pays, in USD; no part of the total (SC-521)."""
+        return sum(self.covers.values(), ZERO)
+
+    @property
+    def paid_by_nodus(self) -> dict[str, Decimal]:
+        """Return what Nodus pays by segment, those with nothing left out."""
+        return {segment: usd for segment, usd in self.covers.items() if usd}
 
     @property
     def total(self) -> Decimal:
@@ -43,6 +53,17 @@ class CostTable:
     lines: Sequence[CostLine]
     attempts: int
     documents_total: Decimal
+
+    @property
+    def sum(self) -> CostLine:
+        """Return all groups as one line."""
+        return CostLine(
+            group="total",
+            attempts=self.attempts,
+            seconds=sum(line.seconds for line in self.lines),
+            charged={s: sum((one.charged[s] for one in self.lines), ZERO) for s in SEGMENTS},
+            covers={s: sum((one.covers[s] for one in self.lines), ZERO) for s in SEGMENTS},
+        )
 
     @property
     def total(self) -> Decimal:
@@ -73,7 +94,7 @@ async def read_costs(connection: AsyncConnection, *, by: str, project: str | Non
         line = lines.setdefault(group, CostLine(group=group))
         seen.setdefault(group, set()).add(row.attempt)
         if row.covered:
-            line.covered += row.usd
+            line.covers[row.segment] += row.usd
         else:
             line.charged[row.segment] += row.usd
             line.seconds += int(row.seconds)
@@ -82,10 +103,15 @@ async def read_costs(connection: AsyncConnection, *, by: str, project: str | Non
     every = len(set().union(*seen.values()))
     total = (await connection.scalars(_documents_total(project))).one()
     return CostTable(
-        lines=[lines[group] for group in sorted(lines)],
+        lines=[lines[group] for group in sorted(lines, key=_order)],
         attempts=every,
         documents_total=total or ZERO,
     )
+
+
+def _order(group: str) -> tuple[int, str]:
+    """Order segments as an Attempt goes through them, all else by name."""
+    return (SEGMENTS.index(group) if group in SEGMENTS else 0, group)
 
 
 def _charges(project: str | None) -> sa.Select[Any]:

@@ -76,7 +76,7 @@ COMMANDS = {
         "drill",
         "Lose an Attempt's machine on purpose, by a real fault; Nodus pays for what is lost.",
     ),
-    "get": Entry("views", "get", "Show Attempts, all of a project or those named."),
+    "get": Entry("get", "get", "Show Attempts, all of a project or those named."),
     "explain": Entry(
         "explain",
         "explain",
@@ -88,7 +88,7 @@ COMMANDS = {
         "Draw an owner's Attempts over time; OWNER is KIND/NAME, or the NAME of a Job.",
     ),
     "cost": Entry(
-        "views",
+        "cost",
         "cost",
         "Show what Attempts cost in USD, by segment, and prove that the segments add up.",
     ),

@@ -111,7 +111,7 @@ def epoch_of(life: Life, now: datetime) -> Epoch:
         outcome=_outcome(status),
         live="finishedTime" not in status["timings"],
         queued=parse_time(status["timings"]["queuedTime"]),
-        spans=tuple(_spans(_starting(life), status["timings"], now)),
+        spans=tuple(_spans(_starting(life), _reached(status), now)),
         covered=tuple((row.start, row.end) for row in life.ledger if row.covered),
         saved=tuple(point.committed for point in life.checkpoints),
         lost_seconds=interruption.get("lostSeconds"),
@@ -185,6 +185,13 @@ def _outcome(status: Mapping[str, Any]) -> str:
         died = f"signal {status['signal']}" if "signal" in status else f"exit {status['exitCode']}"
         words.append(died)
     return " ".join(words)
+
+
+def _reached(status: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the milestones that stand: a queued Attempt keeps the time of a failed try (T6)."""
+    timings = status["timings"]
+    queued: Mapping[str, Any] = {"queuedTime": timings["queuedTime"]}
+    return queued if status["phase"] == "Queued" else timings
 
 
 def _starting(life: Life) -> str:

@@ -27,10 +27,14 @@ class ToldClass:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """The sentences of one decision; `sentence` is its own, where it chose nothing."""
+    """The sentences of one decision; `sentence` is its own, where it chose nothing.
+
+    `relaxed` tells that only candidates were left that are avoided otherwise (SC-311).
+    """
 
     classes: tuple[ToldClass, ...]
     sentence: str | None
+    relaxed: bool
 
     def to_json(self, counters: Mapping[str, int]) -> dict[str, Any]:
         """Write it beside the decision's counters, as both are kept."""
@@ -46,6 +50,7 @@ class Told:
                 for one in self.classes
             ],
             "sentence": self.sentence,
+            "relaxed": self.relaxed,
         }
 
 
@@ -75,6 +80,7 @@ def told_of(
             for candidate, code in decision.misses
         ),
         sentence=decision.waiting_message,
+        relaxed=decision.relaxed,
     )
 
 

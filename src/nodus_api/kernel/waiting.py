@@ -4,7 +4,7 @@ The sentences state facts of the decision only; no countdown, since every change
 the text is a watch event. `nodus explain` prints the same ones, one a rejected class.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 
@@ -70,9 +70,7 @@ def explain(demand: Demand, candidate: Candidate, code: RejectionCode) -> str:
         attribute, unit = _SIZES[code]
         asked = _plain(getattr(demand.resources, attribute))
         return f"{name} has {_size(candidate, attribute)} {unit} (asked for {asked})"
-    if code.permanent:
-        return f"{name} {_never(demand, candidate)[code]}"
-    return f"{name} {_not_now(demand, candidate)[code]}"
+    return f"{name} {_SENTENCES[code](demand, candidate)}"
 
 
 def _nearest(miss: tuple[Candidate, RejectionCode]) -> tuple[int, Decimal, Decimal, str]:
@@ -90,59 +88,68 @@ def _nothing_offered(demand: Demand) -> str:
     return f"the catalog has no class with {demand.resources.count} x {names}"
 
 
-def _never(demand: Demand, candidate: Candidate) -> dict[RejectionCode, str]:
-    offering, rate = candidate.offering, _plain(candidate.rate)
-    has = f"{offering.count} x {offering.accelerator}" if offering.accelerator else "none"
-    return {
-        RejectionCode.ACCELERATOR_MISMATCH: f"has other accelerators ({has})",
-        RejectionCode.ACCELERATOR_COUNT_MISMATCH: (
-            f"has {has} (asked for {demand.resources.count})"
-        ),
-        RejectionCode.ARCHITECTURE_MISMATCH: (
-            f"is {offering.arch} (asked for {demand.resources.arch})"
-        ),
-        RejectionCode.GANG_UNSUPPORTED: (
-            f"has no interconnect for a gang (gang of {demand.gang_size})"
-        ),
-        RejectionCode.REGION_NOT_ALLOWED: (
-            f"is in {offering.region_class} (allowed: {', '.join(demand.policy.regions)})"
-        ),
-        RejectionCode.NOT_ENTITLED: "is not open to this project",
-        RejectionCode.INTERRUPTIBLE_NOT_ALLOWED: "is spot, and placement.interruptible is Never",
-        RejectionCode.INTERRUPTIBLE_REQUIRED: (
-            "is on-demand, and placement.interruptible is Require"
-        ),
-        RejectionCode.NOT_IN_ALLOW_LIST: "is not in placement.offerings",
-        RejectionCode.RATE_ABOVE_LIMIT: (
-            f"costs {rate} USD per hour (limit {_plain(demand.max_rate_usd_per_hour)})"
-        ),
-        RejectionCode.COST_ABOVE_LIMIT: (
-            f"is predicted to cost more than the {_plain(demand.remaining_cost_usd)} USD left"
-        ),
-    }
+def _has(candidate: Candidate) -> str:
+    offering = candidate.offering
+    return f"{offering.count} x {offering.accelerator}" if offering.accelerator else "none"
 
 
-def _not_now(demand: Demand, candidate: Candidate) -> dict[RejectionCode, str]:
-    room = demand.snapshot.largest_available(candidate)
-    refused = candidate.key in demand.failed  # then the snapshot does not count (SC-332)
-    free = 0 if refused else demand.snapshot.available(candidate) or 0
-    asked = f"asked for {demand.machines}"
-    gang = f"gang of {demand.gang_size}: {room} placed at most"
-    quota = "is out of supplier quota"
+def _quota(demand: Demand, candidate: Candidate) -> str:
     if over_project_quota(demand, candidate):
         left = demand.quota_left[candidate.offering.accelerator or ""]
-        quota = f"is over the quota ({left} left)"
-    return {
-        RejectionCode.DISABLED: "is closed by an operator",
-        RejectionCode.QUOTA_EXCEEDED: quota,
-        RejectionCode.RECENTLY_LOST: "was lost in the last 15 minutes",
-        RejectionCode.BACKING_OFF: "failed to deliver and backs off",
-        RejectionCode.UNHEALTHY: (
-            f"delivers too seldom (health {candidate.stats.health:.2f}, at least {UNHEALTHY_BELOW})"
-        ),
-        RejectionCode.GANG_TOO_LARGE: f"has too little capacity ({gang})",
-        RejectionCode.INSUFFICIENT_CAPACITY: f"has no capacity ({asked}, {free} free)",
-    }
+        return f"is over the quota ({left} left)"
+    return "is out of supplier quota"
+
+
+def _capacity(demand: Demand, candidate: Candidate) -> str:
+    refused = candidate.key in demand.failed  # then the snapshot does not count (SC-332)
+    free = 0 if refused else demand.snapshot.available(candidate) or 0
+    return f"has no capacity (asked for {demand.machines}, {free} free)"
+
+
+def _gang(demand: Demand, candidate: Candidate) -> str:
+    room = demand.snapshot.largest_available(candidate)
+    return f"has too little capacity (gang of {demand.gang_size}: {room} placed at most)"
+
+
+_SENTENCES: dict[RejectionCode, Callable[[Demand, Candidate], str]] = {
+    RejectionCode.ACCELERATOR_MISMATCH: lambda _, one: f"has other accelerators ({_has(one)})",
+    RejectionCode.ACCELERATOR_COUNT_MISMATCH: lambda demand, one: (
+        f"has {_has(one)} (asked for {demand.resources.count})"
+    ),
+    RejectionCode.ARCHITECTURE_MISMATCH: lambda demand, one: (
+        f"is {one.offering.arch} (asked for {demand.resources.arch})"
+    ),
+    RejectionCode.GANG_UNSUPPORTED: lambda demand, _: (
+        f"has no interconnect for a gang (gang of {demand.gang_size})"
+    ),
+    RejectionCode.REGION_NOT_ALLOWED: lambda demand, one: (
+        f"is in {one.offering.region_class} (allowed: {', '.join(demand.policy.regions)})"
+    ),
+    RejectionCode.NOT_ENTITLED: lambda *_: "is not open to this project",
+    RejectionCode.INTERRUPTIBLE_NOT_ALLOWED: lambda *_: (
+        "is spot, and placement.interruptible is Never"
+    ),
+    RejectionCode.INTERRUPTIBLE_REQUIRED: lambda *_: (
+        "is on-demand, and placement.interruptible is Require"
+    ),
+    RejectionCode.NOT_IN_ALLOW_LIST: lambda *_: "is not in placement.offerings",
+    RejectionCode.RATE_ABOVE_LIMIT: lambda demand, one: (
+        f"costs {_plain(one.rate)} USD per hour (limit {_plain(demand.max_rate_usd_per_hour)})"
+    ),
+    RejectionCode.COST_ABOVE_LIMIT: lambda demand, _: (
+        f"is predicted to cost more than the {_plain(demand.remaining_cost_usd)} USD left"
+    ),
+    RejectionCode.DISABLED: lambda *_: "is closed by an operator",
+    RejectionCode.QUOTA_EXCEEDED: _quota,
+    RejectionCode.RECENTLY_LOST: lambda *_: "was lost in the last 15 minutes",
+    RejectionCode.BACKING_OFF: lambda *_: "failed to deliver and backs off",
+    RejectionCode.UNHEALTHY: lambda _, one: (
+        f"delivers too seldom (health {one.stats.health:.2f}, at least {UNHEALTHY_BELOW})"
+    ),
+    RejectionCode.GANG_TOO_LARGE: _gang,
+    RejectionCode.INSUFFICIENT_CAPACITY: _capacity,
+}
+"""What a class is or has that a filter does not let pass; those of sizes are made of _SIZES."""
 
 
 def _size(candidate: Candidate, attribute: str) -> str:

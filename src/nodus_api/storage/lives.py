@@ -44,7 +44,7 @@ class KeptDecision:
     request: Mapping[str, Any]
     top: Sequence[Mapping[str, Any]]
     told: Mapping[str, Any]
-    """`{"reasons": {code: candidates}, "classes": [...], "sentence": text or None}`."""
+    """What `kernel.explaining.Told` writes: reasons counted, classes with sentences."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,7 +233,7 @@ async def _lives(connection: AsyncConnection, rows: Sequence[Any], *, decided: b
                 at=one["at"],
                 request=one["request"],
                 top=one["top"],
-                told=one["counters"],
+                told=_told(one["counters"]),
             )
     return [
         Life(
@@ -251,6 +251,12 @@ async def _lives(connection: AsyncConnection, rows: Sequence[Any], *, decided: b
         )
         for row in rows
     ]
+
+
+def _told(kept: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what was told with a decision; of those kept before it was, the counters alone."""
+    counted = kept if "reasons" in kept else {"reasons": kept}
+    return {"classes": [], "sentence": None, "relaxed": False, **counted}
 
 
 async def _all(

@@ -221,8 +221,8 @@ class Report:
 class Decided:
     """A placement decision, kept for `nodus explain` (SC-325, SC-333, SC-334).
 
-    `counters` is `{"reasons": {code: candidates}, "classes": [...], "sentence": text}`: beside the
-    counts, what was told of each rejected class, since its numbers change later (SC-009b).
+    `counters` is what `kernel.explaining.Told` writes: beside the counts, what was told of each
+    rejected class, since its numbers change later (SC-009b).
     """
 
     attempt: int

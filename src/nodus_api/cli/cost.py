@@ -1,0 +1,122 @@
+"""`nodus cost`: what Attempts cost, by segment, and the proof that it adds up."""
+
+from typing import Any
+
+import click
+
+from nodus_api.cli.errors import Failed
+from nodus_api.cli.ledger import GROUPS, SEGMENTS, CostLine, CostTable, read_costs
+from nodus_api.cli.meant import project_must_exist
+from nodus_api.cli.options import (
+    database_options,
+    opened,
+    output_option,
+    print_json,
+    run_async,
+    settings_from,
+)
+from nodus_api.cli.tabular import render_table
+from nodus_api.kernel.money import format_hours, format_usd, hours_of
+
+
+@click.command()
+@click.option(
+    "--by",
+    type=click.Choice(GROUPS),
+    default="owner",
+    show_default=True,
+    help="What a line stands for.",
+)
+@click.option("-n", "--project", help="One project [all].")
+@database_options
+@output_option
+@run_async
+async def cost(by: str, project: str | None, output: str, **options: Any) -> None:
+    """Show what Attempts cost in USD, by segment, and prove that the segments add up.
+
+    COVERED is what Nodus paid itself; it is in no other column. The sums of the ledger are
+    compared with what the Attempts themselves say they cost, to the micro-dollar; a difference is
+    an error.
+
+    \b
+    Example:
+      nodus cost --by owner
+      nodus cost --by segment -n team-a -o json
+    """
+    async with opened(settings_from(options)) as database, database.snapshot() as connection:
+        if project is not None:
+            await project_must_exist(connection, project)
+        costs = await read_costs(connection, by=by, project=project)
+    if output == "json":
+        print_json(costs_as_json(costs, by))
+    else:
+        show_costs(costs, by)
+    check_costs(costs)
+
+
+def check_costs(costs: CostTable) -> None:
+    """Raise Failed if the segments do not add up to what the Attempts say."""
+    if not costs.adds_up:
+        raise Failed(
+            f"The segments add up to {costs.total} USD, but the Attempts say"
+            f" {costs.documents_total} USD: this is a fault of Nodus, please report it."
+        )
+
+
+def show_costs(costs: CostTable, by: str) -> None:
+    """Print the cost table and what it adds up to."""
+    click.echo(costs_text(costs, by), nl=False)
+
+
+def costs_text(costs: CostTable, by: str) -> str:
+    """Return the cost table, its total line, the check, and what Nodus paid."""
+    amounts = ["ATTEMPTS", "HOURS", *(s.upper() for s in SEGMENTS), "TOTAL USD", "COVERED"]
+    rows = [_row(line.group, line) for line in costs.lines]
+    rows.append(_row("total", costs.sum))
+    text = render_table([by.upper(), *amounts], rows, right=amounts)
+    if covered := costs.sum.paid_by_nodus:
+        parts = " + ".join(f"{name} {format_usd(usd)}" for name, usd in covered.items())
+        text += f"Nodus paid {format_usd(costs.sum.covered)} USD of its own: {parts}.\n"
+    if costs.adds_up:
+        parts = " + ".join(format_usd(costs.sum.charged[segment]) for segment in SEGMENTS)
+        total = format_usd(costs.total)
+        text += f"{parts} = {total} USD, as the Attempts themselves say.\n"
+    return text
+
+
+def costs_as_json(costs: CostTable, by: str) -> dict[str, Any]:
+    """Return the table as JSON values; money and hours are decimal strings."""
+    return {
+        "by": by,
+        "items": [{by: line.group} | _facts(line) for line in costs.lines],
+        "total": _facts(costs.sum),
+        "totalUSD": format_usd(costs.total),
+        "attemptsTotalUSD": format_usd(costs.documents_total),
+        "addsUp": costs.adds_up,
+    }
+
+
+def _row(group: str, line: CostLine) -> list[str]:
+    return [
+        group,
+        str(line.attempts),
+        _hours(line.seconds),
+        *(format_usd(line.charged[segment]) for segment in SEGMENTS),
+        format_usd(line.total),
+        format_usd(line.covered),
+    ]
+
+
+def _facts(line: CostLine) -> dict[str, Any]:
+    return {
+        "attempts": line.attempts,
+        "hours": _hours(line.seconds),
+        **{f"{s.lower()}USD": format_usd(line.charged[s]) for s in SEGMENTS},
+        "totalUSD": format_usd(line.total),
+        "coveredUSD": format_usd(line.covered),
+        "coveredByNodus": {name: format_usd(usd) for name, usd in line.paid_by_nodus.items()},
+    }
+
+
+def _hours(seconds: int) -> str:
+    return format_hours(hours_of(seconds))
