@@ -56,7 +56,7 @@ async def ask(
             if (await connection.scalars(state_of(project, kind, name))).first() is None:
                 raise Refused(
                     f"There is no {kind.lower()}/{name} in project {project}:"
-                    " `nodus cost --by owner` lists those there are."
+                    " `nodus get` shows the Attempts of those there are."
                 )
             await request(
                 connection,
