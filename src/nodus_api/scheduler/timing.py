@@ -12,6 +12,7 @@ from nodus_api.kernel.lifecycle import advance
 from nodus_api.kernel.spec import WorkloadSpec
 from nodus_api.kernel.vocabulary import Reason, Stage, Trigger
 from nodus_api.scheduler.acquiring import give_up
+from nodus_api.scheduler.catalog import note_failed_starts
 from nodus_api.scheduler.context import LoopContext
 from nodus_api.scheduler.desiring import end_unstarted
 from nodus_api.scheduler.settling import release_machines
@@ -52,6 +53,7 @@ async def apply_deadlines(
                 moved = _overdue(record, batch.now)
                 vouched = not asked or _vouched(moved, running, batch.now)
                 batch.put(_silent(moved, vouched, since, batch.now))
+        await note_failed_starts(loop, batch)
 
     await loop.in_batches("deadlines", await loop.attempts.nos(query), work)
 
