@@ -13,6 +13,7 @@ from typing import Any
 from nodus_api.runner import program
 from nodus_api.runner.channel import Channel, Cursor, Line
 from nodus_api.runner.checkpoints import CHECKPOINT, Checkpoints, Copied, Copier
+from nodus_api.runner.checks import checks
 from nodus_api.runner.client import Answer
 from nodus_api.runner.events import Answered, Ended, Event, Signalled, Silent
 from nodus_api.runner.files import CHANNEL, DELETING, ORDER, RESTORE, WORK, read_json
@@ -88,7 +89,10 @@ class Life:
     def run(self) -> None:
         """Live until the end is reported, or cannot be."""
         self._outbox.start()
-        self._report("registered", checks=_checks(), pullMs=0)
+        seen = checks(self._intent, self._directory)
+        if "failed" in seen:
+            logger.error("the machine is not as promised", extra={"cause": f": {seen['failed']}"})
+        self._report("registered", checks=seen, pullMs=0)
         self._beat_at = elapsed() + self._intent.heartbeat
         if self._intent.restore is None:
             self._ask()
@@ -361,11 +365,6 @@ class Life:
 
     def _report(self, kind: str, **fields: Any) -> None:
         self._outbox.put(Report(kind=kind, at=elapsed(), fields=fields))
-
-
-def _checks() -> dict[str, Any]:
-    """Return what the runner saw of its machine."""
-    return {"cpus": len(os.sched_getaffinity(0))}
 
 
 def _number(value: object, default: float) -> float:
