@@ -90,7 +90,12 @@ async def http(
 
 @pytest.fixture
 async def live(
-    scheduler_database: Database, clock: StandingClock, http: httpx.AsyncClient
+    request: pytest.FixtureRequest,
+    scheduler_database: Database,
+    clock: StandingClock,
+    http: httpx.AsyncClient,
 ) -> AsyncIterator[LiveWorld]:
-    async with a_live_world(scheduler_database, clock, http) as made:
+    """The world; an indirect parameter changes how its host is made."""
+    how = getattr(request, "param", {})
+    async with a_live_world(scheduler_database, clock, http, **how) as made:
         yield made

@@ -5,6 +5,7 @@ body. What no body here shows is listed in `NOT_HERE` with the reason why.
 """
 
 import json
+import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -23,6 +24,8 @@ from nodus_api.kernel.vocabulary import Reason, Trigger
 from nodus_api.runner.files import CHANNEL
 from nodus_api.storage import tables as t
 from nodus_api.suppliers.local import LocalSupplier, memory_groups
+
+GIB = 1024**3
 
 _RECLAIMED = "local machines are reclaimed by a drill only: its bodies come with the drills"
 NOT_HERE: dict[str, str] = {
@@ -308,6 +311,27 @@ async def test_the_runner_never_registers(live: LiveWorld) -> None:  # scenario 
     await live.open_door()
     await live.finish("0/2", "Succeeded")
     await compare(live, "startup-timeout")
+
+
+@pytest.mark.parametrize("live", [{"slots": 1}], indirect=True)
+async def test_the_machine_lacks_the_disk_it_promised(live: LiveWorld) -> None:  # scenario 12
+    """A slot has its part of the disk, of which others have taken some."""
+    disk = shutil.disk_usage(live.folder)
+    asked = disk.total // GIB
+    if disk.free >= asked * GIB:
+        pytest.skip("nothing of this disk is taken, so that no promise of it can be broken")
+    await live.world.submit(
+        template={"command": ["true"]},
+        resources={"vcpus": 1, "diskGiB": str(asked)},
+        restart={"maxReplacements": 1},
+    )
+    await live.until_stage("Starting")
+    await live.pass_time(20)
+    await live.open_door()
+    await live.finish(stage="Lost", following=("0/2", "Pending"))
+    await live.pass_time(60)  # its only offer rests (SC-360)
+    await live.finish("0/2", "Lost")
+    await compare(live, "readiness-failed")
 
 
 async def test_the_checkpoint_is_spoilt(live: LiveWorld) -> None:  # SC-141

@@ -224,6 +224,10 @@ async def test_a_machine_that_never_registers_is_given_up(world: World) -> None:
     assert (first["phase"], first["reason"]) == ("Failed", "StartupTimeout")
     assert first["interruption"]["trigger"] == "StartupTimeout"
     assert first["actual"]["costUSD"] == "0.000000"
+    assert await world.stage("0/2") == "Pending"  # SC-360: its offer rests
+    (stats,) = await world.rows(t.offering_stats)
+    assert stats["failures_in_row"] == 1
+    await world.settle(36)  # 30 s, at most 20 % more
     assert await world.stage("0/2") == "Starting"
     await check(world)
 
@@ -237,6 +241,8 @@ async def test_failed_readiness_checks_cost_nothing(world: World) -> None:  # sc
     first = await world.status("0/1")
     assert (first["phase"], first["reason"]) == ("Failed", "ReadinessFailed")
     assert first["actual"]["costUSD"] == "0.000000"
+    (stats,) = await world.rows(t.offering_stats)
+    assert stats["failures_in_row"] == 1  # SC-360
 
 
 async def test_silence_is_borne_while_the_supplier_vouches(

@@ -35,10 +35,10 @@ class RunnerIntent:
     image's), else from nothing but `environment`. `linger` bounds how long a runner whose program
     has ended waits for a server that is away; `exit.json` stays in any case.
     `memory_group` is the cgroup v1 group in which `memory_bytes` is the program's limit (SC-713).
-    `checkpoints` is where the slot's checkpoints lie, by epoch and seq, and `copies`, in the same
-    file system, where this machine makes them; both None where nothing keeps any. `restore` is the
-    one to go on from. Once no answer has come for `partition_limit`, no new checkpoint is begun
-    (SC-643).
+    `disk_bytes` must be free before the program starts. `checkpoints` is where the slot's
+    checkpoints lie, by epoch and seq, and `copies`, in the same file system, where this machine
+    makes them; both None where nothing keeps any. `restore` is the one to go on from. Once no
+    answer has come for `partition_limit`, no new checkpoint is begun (SC-643).
     """
 
     installation: str
@@ -56,6 +56,7 @@ class RunnerIntent:
     heartbeat: float = 10.0
     linger: float = 3600.0
     memory_bytes: int | None = None
+    disk_bytes: int | None = None
     cgroup: str | None = None
     memory_group: str | None = None
     checkpoints: str | None = None

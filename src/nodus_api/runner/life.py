@@ -13,9 +13,10 @@ from typing import Any
 from nodus_api.runner import program
 from nodus_api.runner.channel import Channel, Cursor, Line
 from nodus_api.runner.checkpoints import CHECKPOINT, Checkpoints, Copied, Copier
+from nodus_api.runner.checks import checks
 from nodus_api.runner.client import Answer
 from nodus_api.runner.events import Answered, Ended, Event, Signalled, Silent
-from nodus_api.runner.files import CHANNEL, DELETING, ORDER, RESTORE, UNFIT, WORK, read_json
+from nodus_api.runner.files import CHANNEL, DELETING, ORDER, RESTORE, WORK, read_json
 from nodus_api.runner.final import INTERNAL_ERROR, START_FAILED, Ending, write_ending
 from nodus_api.runner.intent import Restore, RunnerIntent, program_environment
 from nodus_api.runner.outbox import HEARTBEAT, Outbox, Report
@@ -316,14 +317,16 @@ class Life:
         self._leave_at = elapsed() + self._linger
 
     def _register(self) -> None:
-        checks = _checks(self._directory)
-        self._unfit = "failed" in checks
-        self._report("registered", checks=checks, pullMs=0)
+        seen = checks(self._intent, self._directory)
+        self._unfit = "failed" in seen
+        if self._unfit:
+            logger.error("the machine is not as promised", extra={"cause": f": {seen['failed']}"})
+        self._report("registered", checks=seen, pullMs=0)
 
     def _look_again(self) -> None:
         """Check the machine once more: until its program has started it can be found unfit."""
         waits = self._program is None and not self._ended and not self._unfit
-        if waits and "failed" in _checks(self._directory):
+        if waits and "failed" in checks(self._intent, self._directory):
             self._register()
 
     def _ask(self) -> None:
@@ -377,16 +380,6 @@ class Life:
 
     def _report(self, kind: str, **fields: Any) -> None:
         self._outbox.put(Report(kind=kind, at=elapsed(), fields=fields))
-
-
-def _checks(directory: Path) -> dict[str, Any]:
-    """Return what the runner saw of its machine; `failed` says what is not as promised."""
-    checks: dict[str, Any] = {"cpus": len(os.sched_getaffinity(0))}
-    with suppress(OSError):  # what cannot be read was not found
-        failed = (read_json(directory / UNFIT) or {}).get("failed")
-        if isinstance(failed, list) and failed:
-            checks["failed"] = [str(one) for one in failed]
-    return checks
 
 
 def _number(value: object, default: float) -> float:

@@ -12,13 +12,15 @@ from nodus_api.kernel.offering import (
     OfferingClass,
     candidates_of,
 )
-from nodus_api.kernel.vocabulary import Market
+from nodus_api.kernel.vocabulary import Market, Reason, Trigger
 from nodus_api.scheduler.context import LoopContext
 from nodus_api.storage.batch import Batch
 from nodus_api.storage.catalog_store import Offer, OfferStats, read_stats, write_stats
 
 LONGEST_BACKOFF = timedelta(seconds=1800)
 FIRST_BACKOFF = timedelta(seconds=30)
+
+_NEVER_READY = (Reason.STARTUP_TIMEOUT, Reason.READINESS_FAILED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +115,25 @@ async def note_deliveries(
     await write_stats(batch.connection, changed)
     if not all(all(markets.values()) for markets in outcomes.values()):
         loop.offers_due = loop.clock.monotonic()
+
+
+async def note_failed_starts(loop: LoopContext, batch: Batch) -> None:
+    """Let the offers rest whose machines did not become ready in this transaction (SC-360).
+
+    To be called when the batch's decisions are made.
+    """
+    outcomes: dict[int, dict[Market, bool]] = {}
+    for no, record in batch.records.items():
+        drilled = record.attempt.interruption and (
+            record.attempt.interruption.trigger is Trigger.DRILL
+        )
+        if drilled:
+            continue  # its machine did nothing wrong (SC-630)
+        if batch.loaded[no].attempt.live and record.attempt.reason in _NEVER_READY:
+            for tenancy in record.held:
+                outcomes.setdefault(tenancy.machine.offer, {})[tenancy.machine.market] = False
+    if outcomes:
+        await note_deliveries(loop, batch, outcomes)
 
 
 def _delivered(stats: OfferStats) -> OfferStats:

@@ -105,15 +105,20 @@ def intent_of(
 
 
 def _program(spec: WorkloadSpec) -> Program:
-    memory = spec.resources.memory_gib
+    asked = spec.resources
     return Program(
         command=spec.template.command,
         environment=spec.template.env,
         image=spec.template.image,
         working_directory=spec.template.working_dir,
         stop_grace=timedelta(seconds=spec.stop_grace_seconds),
-        memory_bytes=None if memory is None else int(memory * GIB),
+        memory_bytes=_bytes(asked.memory_gib),
+        disk_bytes=_bytes(asked.disk_gib),
     )
+
+
+def _bytes(gib: Decimal | None) -> int | None:
+    return None if gib is None else int(gib * GIB)
 
 
 def _incarnation(record: AttemptRecord, spec: WorkloadSpec, stored: Stored | None) -> Incarnation:

@@ -72,6 +72,7 @@ class Program:
     working_directory: str | None = None
     stop_grace: timedelta = timedelta(seconds=30)
     memory_bytes: int | None = None
+    disk_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

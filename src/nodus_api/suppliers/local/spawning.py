@@ -52,6 +52,7 @@ def runner_intent(
         stop_grace=program.stop_grace.total_seconds(),
         heartbeat=heartbeat,
         memory_bytes=program.memory_bytes,
+        disk_bytes=program.disk_bytes,
         cgroup=str(cgroup) if cgroup else None,
         memory_group=str(memory_group) if memory_group else None,
         checkpoints=str(slot),
