@@ -5,6 +5,7 @@ an `Ending` here, and take the same way.
 """
 
 import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -87,7 +88,7 @@ async def apply_reports(loop: LoopContext) -> bool:
                 for report in waiting.get(tenancy.machine.no or 0, ()):
                     record = _apply(loop, record, report, batch.now)
                     batch.reported.add(report.machine)
-            batch.put(record)
+            batch.put(_start_granted(record, batch.loaded[record.no or 0], waiting))
 
     await loop.in_batches("reports", nos, work)
     return bool(nos)
@@ -124,7 +125,7 @@ def _hear(
         case "registered":
             return _registered(loop, record, tenancy, report, at)
         case "canStart":
-            return _may_start(record, tenancy)
+            return record  # answered once all that came with it is heard: `_start_granted`
         case "started" if tenancy.lease.won:
             return started(loop, record, at, restore_bytes=report.body.get("restoreBytes"))
         case "started":
@@ -157,6 +158,22 @@ def _registered(
         machine = replace(tenancy.machine, state=MachineState.REGISTERED, registered=at)
         record = record.with_tenancy(replace(tenancy, machine=machine))
     return _move(loop, record, event)
+
+
+def _start_granted(
+    record: AttemptRecord, before: AttemptRecord, waiting: Mapping[int, Sequence[Report]]
+) -> AttemptRecord:
+    """Grant a start that was asked for, unless a later report made it void.
+
+    So nothing heard in one transaction can build on a grant that nobody was told of yet.
+    """
+    heard = {one.machine.no: one.lease.last_report for one in before.tenancies}
+    for tenancy in record.tenancies:
+        number, last = tenancy.machine.no or 0, tenancy.lease.last_report
+        new = range(heard.get(number, last) + 1, last + 1)
+        if any(one.kind == "canStart" and one.n in new for one in waiting.get(number, ())):
+            record = _may_start(record, tenancy)
+    return record
 
 
 def _may_start(record: AttemptRecord, tenancy: Tenancy) -> AttemptRecord:
