@@ -187,6 +187,37 @@ async def test_a_start_without_a_grant_counts_for_nothing(world: World) -> None:
     assert (status["reason"], "commandStartedTime" in status["timings"]) == ("InternalError", False)
 
 
+async def test_a_runner_that_gives_up_while_it_asks_is_heard(world: World) -> None:  # T11, SC-341
+    """While no leader is there, a runner may register, ask and end: one pass hears it all."""
+    await world.submit()
+    await world.settle()
+    runner = await world.runner()
+    await runner.report("registered", checks={})
+    await runner.report("canStart")
+    await runner.report("exited", exitCode=None, signal=None, oom=False, error="StartFailed")
+    await world.settle()
+    assert (await world.status())["reason"] == "StartFailed"
+    assert [row["won"] for row in await world.rows(t.leases)] == [False]
+    await check_quiet(world)
+
+
+async def test_no_start_counts_before_its_grant_is_told(world: World) -> None:  # T10, SC-341
+    """What comes in one pass with the question cannot rest on the answer."""
+    await world.submit()
+    await world.settle()
+    runner = await world.runner()
+    await runner.report("registered", checks={})
+    await runner.report("canStart")
+    await runner.report("started")
+    await world.settle()
+    assert await world.stage() == "Starting"
+    assert [row["won"] for row in await world.rows(t.leases)] == [True]
+    await runner.report("canStart")
+    await runner.report("exited", exitCode=0, signal=None, oom=False, startAgeMs=1)
+    await world.settle()
+    assert await world.stage() == "Succeeded"
+
+
 async def test_no_start_is_granted_once_a_stop_is_ordered(world: World) -> None:
     await world.submit()
     await world.settle()

@@ -5,7 +5,7 @@ an `Ending` here, and take the same way.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -91,10 +91,12 @@ async def apply_reports(loop: LoopContext) -> bool:
         for record in list(batch.records.values()):
             for tenancy in record.tenancies:
                 for report in waiting.get(tenancy.machine.no or 0, ()):
-                    ranks = ranks_with(batch, record)
-                    record = _apply(loop, record, report, batch.now, ranks)
+                    record = _apply(loop, record, report, batch.now)
                     batch.reported.add(report.machine)
             batch.put(record)
+        for record in list(batch.records.values()):
+            before, ranks = batch.loaded[record.no or 0], ranks_with(batch, record)
+            batch.put(_start_granted(record, before, waiting, ranks))
         await note_failed_starts(loop, batch)
 
     await loop.in_batches("reports", nos, work)
@@ -102,16 +104,9 @@ async def apply_reports(loop: LoopContext) -> bool:
 
 
 def _apply(
-    loop: LoopContext,
-    record: AttemptRecord,
-    report: Report,
-    now: datetime,
-    ranks: Sequence[Attempt],
+    loop: LoopContext, record: AttemptRecord, report: Report, now: datetime
 ) -> AttemptRecord:
-    """Apply one report, or drop it: a replay, or one that its Attempt has outlived.
-
-    `ranks` are those of the Attempt's gang, itself among them.
-    """
+    """Apply one report, or drop it: a replay, or one that its Attempt has outlived."""
     tenancy = next(one for one in record.tenancies if one.machine.no == report.machine)
     lease = tenancy.lease
     if not tenancy.open or report.fence != lease.fence or report.n <= lease.last_report:
@@ -121,7 +116,7 @@ def _apply(
     if not record.attempt.live:
         return record
     try:
-        return _hear(loop, record, heard, report, now, ranks)
+        return _hear(loop, record, heard, report, now)
     except IllegalTransition as error:
         loop.metrics.dropped.labels(event=report.kind).inc()
         log.warning(
@@ -132,21 +127,14 @@ def _apply(
 
 
 def _hear(
-    loop: LoopContext,
-    record: AttemptRecord,
-    tenancy: Tenancy,
-    report: Report,
-    now: datetime,
-    ranks: Sequence[Attempt],
+    loop: LoopContext, record: AttemptRecord, tenancy: Tenancy, report: Report, now: datetime
 ) -> AttemptRecord:
     at = min(report.event_at, now)
     match report.kind:
         case "registered":
             return _registered(loop, record, tenancy, report, now)
-        case "canStart" if all_registered(ranks):
-            return _may_start(record, tenancy)
         case "canStart":
-            return record  # it asks again; no rank starts before all are there (SC-133)
+            return record  # answered once all that came with it is heard: `_start_granted`
         case "started" if tenancy.lease.won:
             return started(loop, record, at, restore_bytes=report.body.get("restoreBytes"))
         case "started":
@@ -180,6 +168,28 @@ def _registered(
         machine = replace(tenancy.machine, state=MachineState.REGISTERED, registered=at)
         record = record.with_tenancy(replace(tenancy, machine=machine))
     return _move(loop, record, event)
+
+
+def _start_granted(
+    record: AttemptRecord,
+    before: AttemptRecord,
+    waiting: Mapping[int, Sequence[Report]],
+    ranks: Sequence[Attempt],
+) -> AttemptRecord:
+    """Grant a start that was asked for, unless a later report made it void.
+
+    So nothing heard in one transaction can build on a grant that nobody was told of yet. Of a gang
+    (`ranks`, the Attempt's own among them) none starts before all are registered (SC-133).
+    """
+    if not all_registered(ranks):
+        return record  # it asks again
+    heard = {one.machine.no: one.lease.last_report for one in before.tenancies}
+    for tenancy in record.tenancies:
+        number, last = tenancy.machine.no or 0, tenancy.lease.last_report
+        new = range(heard.get(number, last) + 1, last + 1)
+        if any(one.kind == "canStart" and one.n in new for one in waiting.get(number, ())):
+            record = _may_start(record, tenancy)
+    return record
 
 
 def _may_start(record: AttemptRecord, tenancy: Tenancy) -> AttemptRecord:

@@ -1,0 +1,64 @@
+"""P-01 to P-07, P-09 to P-14, P-22, P-24, P-27, P-28 over random lives of a whole installation.
+
+`make test` makes the same walks each time. NODUS_WALKS=2000 makes so many, at random.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import Iterator
+
+import asyncpg
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+from tests.conftest import START, FirstRows
+from tests.scheduler.walk.machine import SchedulerWalk, Stage
+from tests.scheduler.walk.mortal import MortalDatabase
+
+from nodus_api.clock import ManualClock
+
+MANY = os.environ.get("NODUS_WALKS")
+WALKS = settings(
+    max_examples=int(MANY or 150),
+    stateful_step_count=25,
+    derandomize=MANY is None,
+    database=None,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    phases=(Phase.generate,)
+    if os.environ.get("NODUS_WALKS_RAW")
+    else (Phase.generate, Phase.shrink),
+    report_multiple_bugs=False,
+    print_blob=False,
+)
+
+
+@pytest.fixture
+def stage(clean_database: str) -> Iterator[Stage]:
+    """A loop of its own: Hypothesis is no coroutine, and drives it by hand."""
+    loop = asyncio.new_event_loop()
+    eyes = loop.run_until_complete(asyncpg.connect(clean_database))
+    first_rows = FirstRows(eyes)
+    loop.run_until_complete(first_rows.remember())
+    database = MortalDatabase(clean_database, pinned_now=lambda: made.clock.now())
+    made = Stage(loop, database, eyes, first_rows, ManualClock(START))
+    logger = logging.getLogger("nodus_api.scheduler")
+    logger.addHandler(made.errors)
+    yield made
+    logger.removeHandler(made.errors)
+    loop.run_until_complete(first_rows.restore())
+    loop.run_until_complete(database.close())
+    loop.run_until_complete(eyes.close())
+    loop.close()
+
+
+def test_whatever_happens_the_properties_hold(stage: Stage) -> None:
+    class Here(SchedulerWalk):
+        pass
+
+    Here.stage = stage
+    try:
+        run_state_machine_as_test(Here, settings=WALKS)
+    finally:
+        print(f"{stage.walks} walks, {stage.steps} steps")  # noqa: T201 - the figure is wanted
