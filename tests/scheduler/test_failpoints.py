@@ -1,45 +1,30 @@
 """The scheduler is killed, refused or cancelled at any statement, commit and supplier call (G3)."""
 
-import os
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 import asyncpg
 import pytest
 from tests.conftest import START, SharedDatabases
-from tests.scheduler.failpoints import FAULTS, Fault, Kind, Plan, Site
+from tests.scheduler.failpoints import FAULTS, Plan
 from tests.scheduler.lives import LIVES, Life, Reference, Telling
 from tests.scheduler.mortal_world import MortalWorld, TrueSupplier
 from tests.scheduler.saved_rows import RowKeeper
+from tests.scheduler.sweeping import SEED, Run, a_seed, chosen
 
 from nodus_api.clock import ManualClock
 from nodus_api.storage.engine import Role
 
-SWEEP = "NODUS_SWEEP"
-"""`full`: every site with every fault. A number: so many runs a life. `M.N`: those of one site."""
-SEED = "NODUS_SWEEP_SEED"
 RUNS = 10
+SHOWN = 5
 """Runs a life in every test run; which ones, the seed decides."""
 GAP_SECONDS = 45.0
 """Without a scheduler after a death, in some runs: limits move then (SC-614)."""
 LATE_EVERY = 4
 TO_THE_END_EVERY = 10
 """So many runs are told to the end, even when nothing tells them from the reference any more."""
-
-
-@dataclass(frozen=True)
-class Run:
-    """One fault at one site of one moment."""
-
-    moment: int
-    number: int
-    site: Site
-    fault: Fault
-
-    def __str__(self) -> str:
-        return f"moment {self.moment}, site {self.number} ({self.site}): {self.fault}"
 
 
 @pytest.fixture
@@ -85,38 +70,28 @@ def all_runs(reference: Reference) -> list[Run]:
     ]
 
 
-def chosen(runs: Sequence[Run], seed: int) -> list[Run]:
-    """Return the runs of this test run: half of them where something takes effect."""
-    wanted = os.environ.get(SWEEP, str(RUNS))
-    if wanted == "full":
-        return list(runs)
-    if "." in wanted:
-        return [run for run in runs if f"{run.moment}.{run.number}" == wanted]
-    half, dice = int(wanted) // 2, random.Random(seed)  # noqa: S311 - a choice of tests
-    effects = [run for run in runs if run.site.kind is not Kind.STATEMENT]
-    others = [run for run in runs if run.site.kind is Kind.STATEMENT]
-    return dice.sample(effects, min(half, len(effects))) + dice.sample(
-        others, min(half, len(others))
-    )
-
-
 @pytest.mark.parametrize("life", LIVES, ids=lambda life: life.name)
 async def test_a_fault_anywhere_changes_nothing_but_time(  # P-05, P-08, P-09, P-10, P-11, SC-606
     life: Life,
     keeper: RowKeeper,
     shared_databases: SharedDatabases,
 ) -> None:
-    seed = int(os.environ.get(SEED) or random.SystemRandom().randrange(1_000_000))
+    seed = a_seed()
     sweep = Sweep(life, keeper, shared_databases)
     reference = await sweep.reference()
     runs = all_runs(reference)
-    picked = chosen(runs, seed)
-    to_the_end = 0
+    picked = chosen(runs, seed, RUNS)
+    to_the_end, failures = 0, list[Exception]()
     for run in picked:
         dice = random.Random(f"{seed} {run}")  # noqa: S311 - a choice of tests
         late, whole = dice.randrange(LATE_EVERY) == 0, dice.randrange(TO_THE_END_EVERY) == 0
-        to_the_end += await sweep.run(reference, run, late=late, to_the_end=whole)
+        try:
+            to_the_end += await sweep.run(reference, run, late=late, to_the_end=whole)
+        except Exception as error:  # noqa: BLE001 - whatever a run comes to, the next is tried
+            failures.append(error)
     report(life, reference, f"{len(picked)} of {len(runs)} runs, {to_the_end} to the end", seed)
+    if failures:
+        raise ExceptionGroup(f"{len(failures)} runs; repeat with {SEED}={seed}", failures[:SHOWN])
 
 
 def report(life: Life, reference: Reference, runs: str, seed: int) -> None:
