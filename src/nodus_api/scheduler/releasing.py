@@ -139,6 +139,10 @@ async def sweep_orphans(loop: LoopContext) -> None:
                 log.warning("a machine without a use is deleted", extra={"handle": view.handle})
                 await _note_orphan(loop, view.handle, cause, gone=False)
                 loop.calls.orphans.send(view.handle, partial(_delete, loop, view.handle))
+        listed = {view.handle for view in answer}
+        for handle in await loop.machines.open_orphans(loop.supplier.name):
+            if handle not in listed:  # it went while nobody was there to hear of it
+                loop.calls.orphans.send(handle, partial(loop.supplier.prove_deleted, handle))
     now = loop.clock.monotonic()
     if now >= loop.sweep_due and loop.calls.lists.send("owned", partial(_owned, loop)):
         loop.sweep_due = now + loop.pace.sweep.total_seconds()

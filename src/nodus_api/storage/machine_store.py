@@ -122,6 +122,15 @@ class MachineStore:
                     sa.update(t.orphans).where(orphans.no == found).values(gone=database_now)
                 )
 
+    async def open_orphans(self, supplier: str) -> list[str]:
+        """Return the handles of orphans that are not known to be gone (SC-611)."""
+        orphans = t.orphans.c
+        query = sa.select(orphans.handle).where(
+            orphans.supplier == supplier, orphans.gone.is_(None)
+        )
+        async with self._database.single_reads() as connection:
+            return list((await connection.execute(query)).scalars())
+
     async def _sightings(
         self, query: sa.Select[Any], given: Mapping[str, Any] | None = None
     ) -> list[Sighting]:
