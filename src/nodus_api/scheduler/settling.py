@@ -34,6 +34,7 @@ def settle(batch: Batch) -> None:
             continue
         if before.attempt.live and not record.attempt.live:
             # its cost first: the decision asks what the limit leaves
+            record = _without_untold_start(before, record)
             record = count_costs(release_machines(record, batch.now))
             record = decide_slot(record, batch.now)
             record = replace(record, restore_lost=_restore_lost(record.attempt))
@@ -44,6 +45,19 @@ def settle(batch: Batch) -> None:
         share_budget(batch, batch.loaded[no], record)
         if record.attempt.command_started and not before.attempt.command_started:
             _recover_earlier(batch, record)
+
+
+def _without_untold_start(before: AttemptRecord, record: AttemptRecord) -> AttemptRecord:
+    """Take back a start that was won in the transaction that ends the Attempt.
+
+    Nobody was told of it, and its statement would refuse an Attempt that has left Starting.
+    """
+    won = {one.machine.key for one in before.tenancies if one.lease.won}
+    for tenancy in record.tenancies:
+        if tenancy.lease.won and tenancy.machine.key not in won:
+            lease = replace(tenancy.lease, won=False)
+            record = record.with_tenancy(replace(tenancy, lease=lease))
+    return record
 
 
 def _restore_lost(attempt: Attempt) -> bool:
