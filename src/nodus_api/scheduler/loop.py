@@ -11,6 +11,7 @@ from nodus_api.scheduler.accruing import accrue
 from nodus_api.scheduler.acquiring import request_machines
 from nodus_api.scheduler.context import LoopContext, Pace
 from nodus_api.scheduler.desiring import end_workloads, fill_slots, stop_unwanted
+from nodus_api.scheduler.drill_turns import take_turns
 from nodus_api.scheduler.drilling import make_faults
 from nodus_api.scheduler.errands import Calls
 from nodus_api.scheduler.hearing import apply_reports
@@ -26,6 +27,7 @@ from nodus_api.scheduler.spending import stop_at_limits
 from nodus_api.scheduler.timing import apply_deadlines, pass_orders_on
 from nodus_api.storage.attempt_store import AttemptStore
 from nodus_api.storage.catalog_store import CatalogStore
+from nodus_api.storage.drill_store import DrillStore
 from nodus_api.storage.engine import Database
 from nodus_api.storage.errors import FencedOff, StorageUnavailable
 from nodus_api.storage.leader_store import LeaderStore, Reign
@@ -94,6 +96,7 @@ class Scheduler:
                 workloads=WorkloadStore(self._database),
                 machines=MachineStore(self._database),
                 catalog=CatalogStore(self._database, self._supplier.name),
+                drills=DrillStore(self._database),
                 supplier=self._supplier,
                 clock=self._clock,
                 metrics=self.metrics,
@@ -176,6 +179,7 @@ class Passes:
     def _steps(self, *, full: bool) -> Sequence[tuple[str, Step]]:
         loop = self.loop
         steps: list[tuple[str, Step, bool]] = [
+            ("drill turns", lambda: take_turns(loop), full),
             ("intake", lambda: take_commands(loop), True),
             ("stop", lambda: stop_unwanted(loop), True),
             ("drill", lambda: make_faults(loop), True),
