@@ -122,6 +122,7 @@ COMMANDS = {
     "token": ["token", "create", "--user", "ann"],
     "project": ["project", "create", "team-a"],
     "stop": ["stop", "train"],
+    "drill": ["drill", "train-0-e1-k7f3q", "--trigger", "node-loss"],
     "serve": ["serve", "--port", "0"],
     "schedule": ["schedule", "--runner-port", "0", "--health-port", "0"],
 }

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable
 from datetime import timedelta
+from decimal import Decimal
 
 import pytest
 from tests.kernel.lives import acquiring, after, at, drained, pending, running, starting, succeeded
 
 from nodus_api.kernel.attempt import Attempt
-from nodus_api.kernel.drills import Drill, Loss, put_down, refusal
+from nodus_api.kernel.drills import Drill, Loss, drawn, next_drill, put_down, refusal, stages_of
 from nodus_api.kernel.events import CapacityLost, Heartbeat
 from nodus_api.kernel.lifecycle import advance
 from nodus_api.kernel.vocabulary import Reason, Stage, Trigger
@@ -23,18 +24,27 @@ EVIDENCE = CapacityLost(at=at(300), trigger=Trigger.PROVIDER_EVIDENCE, reason=Re
         (Loss.READINESS, None, 120),
         (Loss.PREEMPTION, 30, 150),
         (Loss.PREEMPTION, 0, 120),
-        (Loss.HEARTBEAT, None, 720),  # silence is borne for 600 s (SC-614)
+        (Loss.HEARTBEAT, None, 120),
     ],
 )
 def test_a_drill_is_void_120_seconds_after_its_notice(
     loss: Loss, notice: int | None, seconds: int
 ) -> None:
     told = None if notice is None else timedelta(seconds=notice)
-    drill = Drill(loss=loss, since=at(0), notice=told)
-    stage = Stage.STARTING if loss is Loss.READINESS else Stage.RUNNING
-    assert drill.void_at == at(seconds)
-    assert drill.in_force(stage, at(seconds - 1))
-    assert not drill.in_force(stage, at(seconds))
+    drill = Drill(loss=loss, since=at(200), notice=told)
+    attempt = starting() if loss is Loss.READINESS else running()
+    assert drill.void_at == at(200 + seconds)
+    assert drill.in_force(attempt, at(199 + seconds))
+    assert not drill.in_force(attempt, at(200 + seconds))
+
+
+def test_a_silence_is_the_drills_for_as_long_as_it_lasts() -> None:  # SC-614
+    drill = Drill(loss=Loss.HEARTBEAT, since=at(200), made=True)
+    late = after(running(), Heartbeat(at=at(319)))
+    assert drill.in_force(late, at(2000))
+    assert not drill.in_force(after(late, Heartbeat(at=at(320))), at(330))  # it speaks
+    node_loss = Drill(loss=Loss.NODE_LOSS, since=at(200), made=True)
+    assert not node_loss.in_force(late, at(320))
 
 
 @pytest.mark.parametrize(
@@ -131,5 +141,32 @@ def test_a_drilled_silence_ends_at_the_last_heartbeat(
 ) -> None:  # SC-015
     attempt = after(running(), *(Heartbeat(at=at(beat)) for beat in beats))
     silence = CapacityLost(at=at(700), trigger=Trigger.HEARTBEAT_LOSS, reason=Reason.NODE_LOST)
-    drill = Drill(loss=Loss.HEARTBEAT, since=at(200))
+    drill = Drill(loss=Loss.HEARTBEAT, since=at(200), made=True)
     assert put_down(silence, attempt, drill, at(700)).at == at(finished)
+
+
+def test_the_same_seed_draws_the_same_turns_and_another_seed_others() -> None:  # SC-630
+    def turns(seed: int) -> list[float]:
+        found, now = [], at(0)
+        for _ in range(200):
+            now = next_drill(seed, now, Decimal(6))
+            found.append((now - at(0)).total_seconds())
+        return found
+
+    assert turns(7) == turns(7)
+    assert turns(7) != turns(8)
+    assert turns(7) == sorted(set(turns(7)))
+    assert 500 < turns(7)[-1] / 200 < 700  # 6 an hour: 600 s on average
+
+
+def test_turns_are_a_second_to_a_year_apart() -> None:
+    assert next_drill(1, at(0), Decimal("99999.9999")) >= at(1)
+    assert next_drill(1, at(0), Decimal("0.0001")) <= at(366 * 86_400)
+
+
+def test_a_turn_draws_one_of_the_attempts_in_any_order() -> None:
+    names = [f"train-{slot}-e1-k7f3q" for slot in range(20)]
+    assert drawn(7, at(0), names) == drawn(7, at(0), reversed(names))
+    assert len({drawn(7, at(second), names) for second in range(50)}) > 5
+    assert drawn(7, at(0), []) is None
+    assert stages_of(Loss.READINESS) == (Stage.STARTING,)

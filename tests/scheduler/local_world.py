@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from uuid import UUID, uuid4
@@ -80,9 +80,12 @@ class LocalWorld:
 
 
 @asynccontextmanager
-async def a_local_world(database_url: str) -> AsyncIterator[LocalWorld]:
+async def a_local_world(
+    database_url: str, *, now: Callable[[], datetime] | None = None
+) -> AsyncIterator[LocalWorld]:
+    """Yield a world of real processes; `now` is the database's clock, None for its own."""
     root = Path(tempfile.mkdtemp(prefix="nodus-"))
-    database = Database(database_url, role=Role.SCHEDULER)
+    database = Database(database_url, role=Role.SCHEDULER, pinned_now=now)
     async with database.transaction(read_only=True) as connection:
         installation: UUID = (await connection.execute(sa.select(t.installation.c.id))).scalar_one()
     supplier = LocalSupplier(

@@ -68,6 +68,8 @@ def kinds(world: World) -> list[str]:
 async def assert_counted_nowhere(world: World) -> None:
     (slot,) = await world.rows(t.slots)
     assert {name: slot[name] for name in NOTHING_COUNTED} == NOTHING_COUNTED
+    for stats in await world.rows(t.offering_stats):  # nor against the candidate
+        assert (stats["failures_in_row"], stats["backoff_until"]) == (0, None)
 
 
 async def test_a_node_loss_drill_is_lost_like_a_real_one(world: World) -> None:  # scenario 41
@@ -229,6 +231,34 @@ async def test_a_heartbeat_drill_waits_as_long_as_a_real_silence(world: World) -
     await check(world)
 
 
+async def test_a_silence_stays_the_drills_through_a_time_without_a_leader(world: World) -> None:
+    await a_running_attempt(world)
+    await drill(world, "heartbeat")
+    for _ in range(19):
+        await world.settle(30)
+    await world.clock.advance(100)
+    await world.lead("next")  # SC-614: silence counts from here
+    for _ in range(20):
+        await world.settle(30)
+    assert await world.stage() == "Running"
+    await world.settle(1)
+    status = await world.status("0/1")
+    assert (status["reason"], status["interruption"]["trigger"]) == ("NodeLost", "Drill")
+    await assert_counted_nowhere(world)
+
+
+async def test_a_runner_that_speaks_again_ends_its_drill(world: World) -> None:  # scenario 25
+    runner = await a_running_attempt(world)
+    await drill(world, "heartbeat")
+    for _ in range(5):
+        await world.settle(30)
+    assert (await drill_row(world))[0] == "heartbeat//made"
+    await runner.report("heartbeat")
+    await world.settle(1)
+    assert await drill_row(world) == (None, None)
+    assert await world.stage() == "Running"
+
+
 async def test_a_readiness_drill_fails_the_checks(world: World) -> None:  # SC-012
     await world.submit()
     await world.settle()
@@ -348,7 +378,7 @@ async def test_a_drill_is_refused_before_and_after_the_machine(world: World) -> 
     assert world.fake.injections == []
 
 
-async def test_one_drill_at_a_time_and_none_of_what_stops(world: World) -> None:
+async def test_one_drill_at_a_time(world: World) -> None:
     await a_running_attempt(world)
     await drill(world, "heartbeat")
     second = await drill(world, "node-loss")
@@ -356,12 +386,6 @@ async def test_one_drill_at_a_time_and_none_of_what_stops(world: World) -> None:
     outcome, message = await answer(world, second)
     assert outcome == "Refused"
     assert "a heartbeat drill of it is under way since 00:00:02 UTC" in (message or "")
-    await world.submit("other")
-    await world.settle()
-    await world.ask("stop")
-    await world.settle()
-    for _ in range(25):  # the heartbeat drill is void
-        await world.settle(30)
 
 
 async def test_a_drill_of_what_stops_is_refused(world: World) -> None:

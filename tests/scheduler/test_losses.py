@@ -245,6 +245,21 @@ async def test_failed_readiness_checks_cost_nothing(world: World) -> None:  # sc
     assert stats["failures_in_row"] == 1  # SC-360
 
 
+async def test_checks_that_fail_right_after_a_question_to_start_end_it(world: World) -> None:
+    await world.submit()
+    await world.settle()
+    runner = await world.runner()
+    await runner.report("registered", checks={})
+    await runner.report("canStart")  # the scheduler was away: it hears all of it at once
+    await runner.report("registered", checks={"failed": ["7 of 8 accelerators"]})
+    await world.settle(1)
+    assert (await world.status("0/1"))["reason"] == "ReadinessFailed"
+    lease = min(await world.rows(t.leases), key=lambda row: int(row["machine"]))
+    assert lease["won"] is False  # P-05: nobody was told to start
+    assert await world.stage("0/2") == "Starting"
+    await check(world)
+
+
 async def test_silence_is_borne_while_the_supplier_vouches(
     world: World,
 ) -> None:  # scenarios 24, 25

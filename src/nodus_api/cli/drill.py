@@ -9,10 +9,8 @@ from nodus_api.cli.asking import answered, ask_drill
 from nodus_api.cli.errors import Refused
 from nodus_api.cli.options import database_options, opened, project_option, run_async, settings_from
 from nodus_api.durations import format_duration, parse_duration
-from nodus_api.kernel.drills import LONGEST_NOTICE, Loss
+from nodus_api.kernel.drills import LONGEST_NOTICE, USUAL_NOTICE, Loss
 from nodus_api.workloads import Outcome
-
-_NOTICE = timedelta(seconds=30)
 
 
 @click.command()
@@ -71,7 +69,7 @@ def _notice(loss: Loss, text: str | None) -> timedelta | None:
             raise Refused(f"A {loss} comes without a notice: leave --notice out.")
         return None
     if text is None:
-        return _NOTICE
+        return USUAL_NOTICE
     try:
         notice = parse_duration(text)
     except ValueError as error:

@@ -5,18 +5,25 @@ apart is the row that was written before the fault was made: while it is in forc
 the Attempt is the drill's.
 """
 
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from decimal import Decimal
 from enum import StrEnum
+from hashlib import sha256
 
 from nodus_api.kernel.attempt import Attempt
-from nodus_api.kernel.deadlines import LOST_IF_VOUCHED_AFTER
 from nodus_api.kernel.events import CapacityLost
 from nodus_api.kernel.vocabulary import Reason, Stage, Trigger
 
 MARGIN = timedelta(seconds=120)
 """How long after its notice a drill is void: a loss that comes later is a real one."""
 LONGEST_NOTICE = timedelta(hours=1)
+USUAL_NOTICE = timedelta(seconds=30)
+
+_DRAWS = 1 << 48
+_LONGEST_WAIT = timedelta(days=366)
 
 
 class Loss(StrEnum):
@@ -61,17 +68,23 @@ class Drill:
 
     @property
     def void_at(self) -> datetime:
-        """When what was not lost by it is not lost by it any more.
+        """When its fault must have shown: 120 s after the notice."""
+        return self.since + (self.notice or timedelta(0)) + MARGIN
 
-        120 s after the notice. A frozen runner is borne for 600 s while its supplier vouches
-        for the machine (SC-614), so its drill lasts as much longer.
+    def in_force(self, attempt: Attempt, now: datetime) -> bool:
+        """Whether a loss of the Attempt now would be the drill's."""
+        if attempt.stage not in _STAGES[self.loss]:
+            return False
+        return now < self.void_at or self._silences(attempt)
+
+    def _silences(self, attempt: Attempt) -> bool:
+        """Whether a runner that was frozen has said nothing since: that is borne for 600 s.
+
+        While the supplier vouches for the machine (SC-614), and longer after a time without a
+        leader.
         """
-        silence = LOST_IF_VOUCHED_AFTER if self.loss is Loss.HEARTBEAT else timedelta(0)
-        return self.since + (self.notice or timedelta(0)) + silence + MARGIN
-
-    def in_force(self, stage: Stage, now: datetime) -> bool:
-        """Whether a loss in this stage would be the drill's."""
-        return now < self.void_at and stage in _STAGES[self.loss]
+        frozen = self.loss is Loss.HEARTBEAT and self.made
+        return frozen and (attempt.last_heartbeat or self.since) < self.void_at
 
     def to_text(self) -> str:
         """Return `LOSS/NOTICE/made` as it is stored beside `since`; the notice in seconds."""
@@ -84,6 +97,11 @@ class Drill:
         loss, seconds, made = text.split("/")
         notice = timedelta(seconds=int(seconds)) if seconds else None
         return cls(loss=Loss(loss), since=since, notice=notice, made=bool(made))
+
+
+def stages_of(loss: Loss) -> tuple[Stage, ...]:
+    """Return the stages from which an Attempt can be lost so (SC-012)."""
+    return _STAGES[loss]
 
 
 def refusal(attempt: Attempt, loss: Loss) -> str | None:
@@ -107,9 +125,33 @@ def put_down(
 
     It keeps its time: a silence ends the Attempt at its last heartbeat (SC-015).
     """
-    if drill is None or not drill.in_force(attempt.stage, now):
+    if drill is None or not drill.in_force(attempt, now):
         return event
     at = event.at
     if event.trigger is Trigger.HEARTBEAT_LOSS:
         at = attempt.last_heartbeat or at
     return replace(event, at=at, trigger=Trigger.DRILL, reason=drill.reason)
+
+
+def next_drill(seed: int, after: datetime, per_hour: Decimal) -> datetime:
+    """Return when a schedule's next drill is, in whole seconds: at random, `per_hour` on average.
+
+    By a hash of seed and `after`, so that the same seed gives the same drills (SC-630).
+    """
+    share = (_draw(seed, after.isoformat()) + 1) / (_DRAWS + 1)  # above 0, at most 1
+    wait = timedelta(seconds=max(1, round(-math.log(share) * 3600 / float(per_hour))))
+    return after.replace(microsecond=0) + min(wait, _LONGEST_WAIT)
+
+
+def drawn(seed: int, at: datetime, names: Iterable[str]) -> str | None:
+    """Return which of several Attempts a schedule's drill is for; None of none.
+
+    It hangs on seed, moment and the names alone, in whatever order they come.
+    """
+    return min(
+        names, key=lambda name: (_draw(seed, f"{at.isoformat()}/{name}"), name), default=None
+    )
+
+
+def _draw(seed: int, text: str) -> int:
+    return int.from_bytes(sha256(f"{seed}/{text}".encode()).digest()[:6])

@@ -18,6 +18,7 @@ from nodus_api.scheduler.settling import settle
 from nodus_api.storage.attempt_store import AttemptStore
 from nodus_api.storage.batch import Batch
 from nodus_api.storage.catalog_store import CatalogStore
+from nodus_api.storage.drill_store import DrillStore
 from nodus_api.storage.errors import FencedOff, StorageUnavailable
 from nodus_api.storage.leader_store import Reign
 from nodus_api.storage.machine_store import MachineStore
@@ -71,6 +72,7 @@ class LoopContext:
     workloads: WorkloadStore
     machines: MachineStore
     catalog: CatalogStore
+    drills: DrillStore
     supplier: Supplier
     clock: Clock
     metrics: LoopMetrics

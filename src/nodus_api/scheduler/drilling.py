@@ -90,7 +90,7 @@ def _refusal(
     if notice and not caps.notices:
         return "its supplier announces no reclaims: give --notice 0s"
     standing = drill_of(record)
-    if standing is not None and standing.in_force(record.attempt.stage, now):
+    if standing is not None and standing.in_force(record.attempt, now):
         return f"a {standing.loss} drill of it is under way since {standing.since:%H:%M:%S} UTC"
     return drills.refusal(record.attempt, asked.loss)
 
@@ -142,7 +142,7 @@ def _made(loop: LoopContext, answers: Mapping[int, Exception | None], at: float)
 
 
 def _open(sighting: Sighting, now: datetime) -> bool:
-    """Whether a drill's fault is yet to be made, or the drill is void."""
+    """Whether a drill's fault is yet to be made, or the drill may be void."""
     drill = Drill.of_text(sighting.details["drill"], sighting.details["drill_at"])
     return not drill.made or now >= drill.void_at
 
@@ -156,7 +156,7 @@ def _after_calls(record: AttemptRecord, made: set[int], now: datetime) -> Attemp
     if drains or any(one.machine.no in made for one in record.held):
         drill = replace(drill, made=True)  # its notice proves it, if the answer was lost
     overtaken = attempt.drain is not None and not drill.made
-    if overtaken or not drill.in_force(attempt.stage, now):
+    if overtaken or not drill.in_force(attempt, now):
         log.info("a drill is void", extra={"attempt": attempt.name, "drill": drill.loss.value})
         return with_drill(record, None)
     return with_drill(record, drill)

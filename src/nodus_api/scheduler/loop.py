@@ -11,6 +11,7 @@ from nodus_api.scheduler.accruing import accrue
 from nodus_api.scheduler.acquiring import request_machines
 from nodus_api.scheduler.context import LoopContext, Pace, Retention
 from nodus_api.scheduler.desiring import end_workloads, fill_slots, stop_unwanted
+from nodus_api.scheduler.drill_turns import take_turns
 from nodus_api.scheduler.drilling import make_faults
 from nodus_api.scheduler.errands import Calls
 from nodus_api.scheduler.forgetting import forget_checkpoints
@@ -28,6 +29,7 @@ from nodus_api.scheduler.spending import stop_at_limits
 from nodus_api.scheduler.timing import apply_deadlines, pass_orders_on
 from nodus_api.storage.attempt_store import AttemptStore
 from nodus_api.storage.catalog_store import CatalogStore
+from nodus_api.storage.drill_store import DrillStore
 from nodus_api.storage.engine import Database
 from nodus_api.storage.errors import FencedOff, StorageUnavailable
 from nodus_api.storage.leader_store import LeaderStore, Reign
@@ -100,6 +102,7 @@ class Scheduler:
                 machines=MachineStore(self._database),
                 retirement=RetirementStore(self._database),
                 catalog=CatalogStore(self._database, self._supplier.name),
+                drills=DrillStore(self._database),
                 supplier=self._supplier,
                 clock=self._clock,
                 metrics=self.metrics,
@@ -183,6 +186,7 @@ class Passes:
     def _steps(self, *, full: bool) -> Sequence[tuple[str, Step]]:
         loop = self.loop
         steps: list[tuple[str, Step, bool]] = [
+            ("drill turns", lambda: take_turns(loop), full),
             ("intake", lambda: take_commands(loop), True),
             ("stop", lambda: stop_unwanted(loop), True),
             ("drill", lambda: make_faults(loop), True),

@@ -74,9 +74,7 @@ def _noticed(
     spec = WorkloadSpec.from_json(record.workload.kind, record.workload.spec)
     end = drain_deadline(now, timedelta(seconds=spec.stop_grace_seconds), deadline)
     drill = drill_of(record)
-    drilled = (
-        drill is not None and drill.loss is Loss.PREEMPTION and drill.in_force(attempt.stage, now)
-    )
+    drilled = drill is not None and drill.loss is Loss.PREEMPTION and drill.in_force(attempt, now)
     ordered = record.moved(
         advance(
             attempt,

@@ -6,8 +6,8 @@ In memory alone: after a restart everything is tried at once.
 from typing import TypeAlias
 from uuid import UUID
 
-Item: TypeAlias = int | UUID
-"""An Attempt's or a command's number, or a workload's uid."""
+Item: TypeAlias = int | UUID | str
+"""An Attempt's or a command's number, a workload's uid, or a project's name."""
 
 Key: TypeAlias = tuple[str, Item]
 """The step that failed, and the item it failed on."""

@@ -39,6 +39,7 @@ def settle(batch: Batch) -> None:
         )
         if before.attempt.live and not record.attempt.live:
             # its cost first: the decision asks what the limit leaves
+            record = _without_untold_start(before, record)
             record = count_costs(release_machines(record, batch.now), release)
             if record.attempt.gang is None:  # a gang's slots are decided together
                 record = decide_slot(record, batch.now)
@@ -66,6 +67,19 @@ def ranks_with(batch: Batch, record: AttemptRecord) -> list[Attempt]:
         and (one.attempt.gang.id, one.attempt.gang.epoch) == (gang.id, gang.epoch)
     ]
     return sorted(found, key=lambda one: one.gang.rank if one.gang else 0)
+
+
+def _without_untold_start(before: AttemptRecord, record: AttemptRecord) -> AttemptRecord:
+    """Take back a start that was won in the transaction that ends the Attempt.
+
+    Nobody was told of it, and its statement would refuse an Attempt that has left Starting.
+    """
+    won = {one.machine.key for one in before.tenancies if one.lease.won}
+    for tenancy in record.tenancies:
+        if tenancy.lease.won and tenancy.machine.key not in won:
+            lease = replace(tenancy.lease, won=False)
+            record = record.with_tenancy(replace(tenancy, lease=lease))
+    return record
 
 
 def restore_lost(attempt: Attempt) -> bool:

@@ -1,0 +1,109 @@
+"""Schedules of drills, and the commands that they give (SC-630)."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from nodus_api.storage import tables as t
+from nodus_api.storage.attempt_store import fence
+from nodus_api.storage.engine import Database
+from nodus_api.storage.statements import database_now
+
+ASKED_BY = "schedule"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrillSchedule:
+    """How often a project is drilled, and by what; `next_at` is None before the first time."""
+
+    project: str
+    trigger: str
+    per_hour: Decimal
+    seed: int
+    next_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrillTurn:
+    """One schedule under lock in a fenced transaction."""
+
+    connection: AsyncConnection
+    now: datetime
+    schedule: DrillSchedule
+
+    async def candidates(self, stages: Sequence[str]) -> list[str]:
+        """Return the names of the project's Attempts that can be drilled. Uses `attempts_live`."""
+        work = t.attempt_work.c
+        query = (
+            sa.select(t.attempts.c.name)
+            .join(t.attempt_work, work.attempt == t.attempts.c.no)
+            .where(t.attempts.c.deletion_proven.is_(None), t.attempts.c.finished.is_(None))
+            .where(t.attempts.c.project == self.schedule.project)
+            .where(t.attempts.c.stage.in_(stages))
+            .where(work.drain_cause.is_(None), work.drill.is_(None))
+        )
+        return list((await self.connection.execute(query)).scalars())
+
+    async def ask(self, name: str, body: Mapping[str, Any], key: str) -> None:
+        """Ask for the drill of an Attempt, once a key. Unique index of `key`."""
+        row = {
+            "key": key,
+            "project": self.schedule.project,
+            "verb": "drill",
+            "target": name,
+            "body": dict(body),
+            "asked_by": ASKED_BY,
+        }
+        insert = postgresql.insert(t.commands).values(row)
+        await self.connection.execute(insert.on_conflict_do_nothing(index_elements=["key"]))
+
+    async def put_off(self, until: datetime) -> None:
+        """Write when the schedule's next turn is. Primary key."""
+        schedules = t.drill_schedules
+        await self.connection.execute(
+            sa.update(schedules)
+            .where(schedules.c.project == self.schedule.project)
+            .values(next_at=until)
+        )
+
+
+class DrillStore:
+    """The door to schedules of drills, for the one loop that leads."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def due(self) -> list[str]:
+        """Return the projects whose turn has come, in their order."""
+        schedules = t.drill_schedules.c
+        query = (
+            sa.select(schedules.project)
+            .where(sa.or_(schedules.next_at.is_(None), schedules.next_at <= database_now))
+            .order_by(schedules.project)
+        )
+        async with self._database.single_reads() as connection:
+            return list((await connection.execute(query)).scalars())
+
+    @asynccontextmanager
+    async def turn(self, token: int, project: str) -> AsyncIterator[DrillTurn | None]:
+        """Open a fenced transaction over a project's schedule; None if it has none any more."""
+        query = (
+            sa.select(t.drill_schedules)
+            .where(t.drill_schedules.c.project == project)
+            .with_for_update()
+        )
+        async with self._database.transaction() as connection:
+            now = await fence(connection, token)
+            row = (await connection.execute(query)).mappings().first()
+            if row is None:
+                yield None
+                return
+            schedule = DrillSchedule(**row)
+            yield DrillTurn(connection=connection, now=now, schedule=schedule)
