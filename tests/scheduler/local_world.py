@@ -80,7 +80,7 @@ class LocalWorld:
 
 
 @asynccontextmanager
-async def a_local_world(database_url: str) -> AsyncIterator[LocalWorld]:
+async def a_local_world(database_url: str, *, slots: int = 2) -> AsyncIterator[LocalWorld]:
     root = Path(tempfile.mkdtemp(prefix="nodus-"))
     database = Database(database_url, role=Role.SCHEDULER)
     async with database.transaction(read_only=True) as connection:
@@ -89,7 +89,7 @@ async def a_local_world(database_url: str) -> AsyncIterator[LocalWorld]:
         root / "machines",
         installation=installation,
         runner_socket=root / "runner.sock",
-        slots=2,
+        slots=slots,
         rate=Decimal("0.06"),
         clock=SystemClock(),
         delete_grace=timedelta(seconds=1),
