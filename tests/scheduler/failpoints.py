@@ -334,6 +334,12 @@ class FaultySupplier:
         async for notice in self._supplier.notices():
             yield notice
 
+    async def kept_checkpoints(self) -> Sequence[UUID]:
+        return await self._call("kept_checkpoints", self._supplier.kept_checkpoints)
+
+    async def drop_checkpoints(self, workload: UUID) -> None:
+        await self._call("drop_checkpoints", lambda: self._supplier.drop_checkpoints(workload))
+
     async def inject(self, handle: str, fault: FaultInjection) -> None:
         await self._call("inject", lambda: self._supplier.inject(handle, fault))
 

@@ -4,6 +4,7 @@ from typing import Any
 
 from tests.scheduler.world import Runner, World
 
+from nodus_api.storage.checkpoint_store import Verdict
 from nodus_api.suppliers.supplier import MachineCondition
 
 SHA = "ab" * 32
@@ -65,11 +66,20 @@ def lose(world: World, runner: Runner) -> None:
     world.fake.become(runner.intent.key, condition=MachineCondition.FAILED)
 
 
-async def save(world: World, runner: Runner, seq: int, sha256: str = SHA, **fields: Any) -> None:
+async def propose(runner: Runner, seq: int, sha256: str = SHA, **fields: Any) -> Verdict | None:
     rank = runner.intent.incarnation.slot
     uri = f"file:///store/{rank}/{runner.intent.epoch}/{seq}"
-    await runner.report("checkpoint", seq=seq, bytes=7, uri=uri, sha256=sha256, **fields)
+    body: dict[str, Any] = {"seq": seq, "bytes": 7, "uri": uri, "sha256": sha256} | fields
+    standing = await runner.report("checkpoint", **body)
+    return standing.verdict if standing else None
+
+
+async def save_together(world: World, runners: list[Runner], seq: int, **fields: Any) -> None:
+    for runner in runners:
+        await propose(runner, seq, **fields)
     await world.settle()
+    for runner in runners:
+        assert await propose(runner, seq, **fields) is Verdict.COMMITTED
 
 
 async def stages(world: World, epoch: int) -> list[str]:

@@ -39,6 +39,8 @@ async def check(world: World) -> None:
     records = await all_records(world)
     await _documents_match_rows(world, records)
     _epochs(records)
+    _gangs(records)
+    _saved_together(records, await world.rows(t.checkpoints))
     for record in records:
         _milestones(record.attempt)
         _ledger(record)
@@ -78,6 +80,38 @@ def _epochs(records: list[AttemptRecord]) -> None:
         for earlier, later in itertools.pairwise(attempts):
             assert earlier.superseded_by == later.epoch
         assert attempts[-1].superseded_by is None
+
+
+def _gangs(records: list[AttemptRecord]) -> None:
+    """Each gang epoch is whole, placed at once, and starts when all are registered (P-23, P-24)."""
+    gangs: dict[Any, list[Attempt]] = defaultdict(list)
+    for record in records:
+        gang = record.attempt.gang
+        if gang is not None:
+            assert gang.epoch == record.attempt.epoch
+            gangs[gang.id, gang.epoch, gang.size].append(record.attempt)
+    for (_, _, size), ranks in gangs.items():
+        assert sorted(one.gang.rank for one in ranks if one.gang) == list(range(size))
+        assert len({one.queued for one in ranks}) == 1
+        assert len({one.restore.seq if one.restore else None for one in ranks}) == 1
+        placed = {one.acquired for one in ranks}
+        assert len(placed) == 1 or any(not one.live for one in ranks)
+        starts = [one.command_started for one in ranks if one.command_started is not None]
+        registered = [one.registered for one in ranks if one.registered is not None]
+        assert not starts or (len(registered) == size and min(starts) >= max(registered))
+
+
+def _saved_together(records: list[AttemptRecord], checkpoints: list[Any]) -> None:
+    """All rows of a gang's seq come from one gang epoch, one a rank (P-24)."""
+    sizes = {one.attempt.workload: one.attempt.gang.size for one in records if one.attempt.gang}
+    seqs: dict[Any, list[Any]] = defaultdict(list)
+    for row in checkpoints:
+        if row["workload"] in sizes:
+            seqs[row["workload"], row["seq"]].append(row)
+    for (workload, _), rows in seqs.items():
+        assert len(rows) == sizes[workload]
+        assert len({row["epoch"] for row in rows}) == 1
+        assert len({row["deleted"] is None for row in rows}) == 1
 
 
 def _milestones(attempt: Attempt) -> None:

@@ -81,7 +81,7 @@ class LocalWorld:
 
 @asynccontextmanager
 async def a_local_world(
-    database_url: str, *, now: Callable[[], datetime] | None = None
+    database_url: str, *, slots: int = 2, now: Callable[[], datetime] | None = None
 ) -> AsyncIterator[LocalWorld]:
     """Yield a world of real processes; `now` is the database's clock, None for its own."""
     root = Path(tempfile.mkdtemp(prefix="nodus-"))
@@ -92,7 +92,7 @@ async def a_local_world(
         root / "machines",
         installation=installation,
         runner_socket=root / "runner.sock",
-        slots=2,
+        slots=slots,
         rate=Decimal("0.06"),
         clock=SystemClock(),
         delete_grace=timedelta(seconds=1),

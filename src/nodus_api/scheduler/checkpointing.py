@@ -4,6 +4,7 @@ A proposal becomes a checkpoint by its row alone (SC-126, SC-142); what its send
 from the rows afterwards, by `storage.checkpoint_store.verdict_on`.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -13,7 +14,7 @@ from nodus_api.kernel.events import CheckpointCommitted, Heartbeat
 from nodus_api.kernel.lifecycle import advance
 from nodus_api.kernel.scores import young_interval
 from nodus_api.kernel.spec import WorkloadSpec
-from nodus_api.storage.records import AttemptRecord, Commit, Report, Tenancy
+from nodus_api.storage.records import AttemptRecord, Commit, Proposal, Report, Tenancy
 
 CHECKPOINT_ORDER = "checkpointNow"
 
@@ -23,31 +24,66 @@ def proposed(
 ) -> AttemptRecord:
     """Commit a proposal if it is the slot's next, from the machine that runs the program.
 
-    Any other is a sign of life: a replay, or one that its sender is told of as refused.
-    Raises IllegalTransition where no program runs. An order to save is obeyed by it.
+    A rank's is kept until its gang commits together. Any other is a sign of life: a replay,
+    or one that its sender is told of as refused. Raises IllegalTransition where no program
+    runs. An order to save is obeyed by it.
     """
     seq = report.body["seq"]
-    last = record.slot.last_seq
-    if seq != last + 1 or not tenancy.lease.won:
-        return record.moved(advance(record.attempt, Heartbeat(at=at)))
-    attempt = advance(record.attempt, CheckpointCommitted(at=at))
-    known = record.view.checkpoints or Checkpoints(count=0)
-    shown = Checkpoints(count=known.count + 1, last_seq=seq)
-    commit = Commit(
+    alive = record.moved(advance(record.attempt, Heartbeat(at=at)))
+    if seq != record.slot.last_seq + 1 or not tenancy.lease.won:
+        return alive
+    proposal = Proposal(
+        machine=report.machine,
         seq=seq,
-        after=last - len(record.commits),
         size=report.body["bytes"],
         uri=report.body["uri"],
         sha256=bytes.fromhex(report.body["sha256"]),
         cursor=_cursor(report.body.get("cursor")),
-        committed=attempt.last_committed or at,
+        at=at,
+    )
+    committed = _committed(record, tenancy, proposal)
+    if record.attempt.gang is None:
+        return committed
+    return alive if record.proposal is not None else replace(alive, proposal=proposal)
+
+
+def commit_together(ranks: Sequence[AttemptRecord]) -> list[AttemptRecord]:
+    """Commit what all ranks of a gang epoch propose, or wait for the others (SC-142).
+
+    Once a rank has ended, not every rank can have one more: what waits is dropped.
+    """
+    if not all(one.attempt.live for one in ranks):
+        return [replace(one, proposal=None) for one in ranks]
+    proposals = [one.proposal for one in ranks if one.proposal is not None]
+    if len(proposals) < len(ranks):
+        return list(ranks)
+    committed = []
+    for record, proposal in zip(ranks, proposals, strict=True):
+        tenancy = next(one for one in record.tenancies if one.machine.no == proposal.machine)
+        committed.append(replace(_committed(record, tenancy, proposal), proposal=None))
+    return committed
+
+
+def _committed(record: AttemptRecord, tenancy: Tenancy, proposal: Proposal) -> AttemptRecord:
+    last = record.slot.last_seq
+    attempt = advance(record.attempt, CheckpointCommitted(at=proposal.at))
+    known = record.view.checkpoints or Checkpoints(count=0)
+    shown = Checkpoints(count=known.count + 1, last_seq=proposal.seq)
+    commit = Commit(
+        seq=proposal.seq,
+        after=last - len(record.commits),
+        size=proposal.size,
+        uri=proposal.uri,
+        sha256=proposal.sha256,
+        cursor=proposal.cursor,
+        committed=attempt.last_committed or proposal.at,
     )
     orders = tuple(one for one in tenancy.lease.orders if one.get("kind") != CHECKPOINT_ORDER)
     obeyed = replace(tenancy, lease=replace(tenancy.lease, orders=orders))
     moved = record.moved(attempt).with_tenancy(obeyed)
     return replace(
         moved,
-        slot=replace(record.slot, last_seq=seq),
+        slot=replace(record.slot, last_seq=proposal.seq),
         view=replace(moved.view, checkpoints=shown),
         commits=(*record.commits, commit),
     )

@@ -18,6 +18,7 @@ from nodus_api.kernel.replacement import (
     decide_unstarted_gang,
 )
 from nodus_api.kernel.vocabulary import Reason, SlotState, Stage, WorkloadState
+from nodus_api.scheduler.checkpointing import commit_together
 from nodus_api.scheduler.handing_back import back_to_placing, leave_machines
 from nodus_api.scheduler.settling import (
     count_costs,
@@ -106,6 +107,8 @@ async def move_together(batch: Batch) -> None:
             _decide(batch, _latest(batch, ranks))
             _finish(batch, _latest(batch, ranks))
             _lose_checkpoint(batch, _latest(batch, ranks))
+            for one in commit_together(_latest(batch, ranks)):
+                batch.put(one)
 
 
 async def _acquired_or_not(batch: Batch, ranks: Ranks) -> None:

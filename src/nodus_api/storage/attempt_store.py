@@ -30,7 +30,8 @@ from nodus_api.storage.bulk import Row
 from nodus_api.storage.engine import Database
 from nodus_api.storage.errors import FencedOff
 from nodus_api.storage.gang_store import GangEpoch, gangs_of
-from nodus_api.storage.records import AttemptRecord
+from nodus_api.storage.proposal_store import proposals_of
+from nodus_api.storage.records import AttemptRecord, Proposal
 from nodus_api.storage.work_rows import slot_of, tenancy_of, work_of, workload_of
 
 
@@ -124,6 +125,8 @@ async def load(connection: AsyncConnection, nos: Sequence[int]) -> dict[int, Att
     interruptions = await children(reads.children_by_attempt(t.interruptions))
     checkpoints = await children(reads.checkpoints_by_attempt())
     tenancies = await children(reads.tenancies_by_attempt())
+    in_gangs = [row["no"] for row in attempts if row["gang"] is not None]
+    proposals = await proposals_of(connection, in_gangs) if in_gangs else {}
     limited = await connection.execute(reads.charged_by_workload(), given)
     charged = {row.uid: row.charged for row in limited}
     return {
@@ -136,6 +139,7 @@ async def load(connection: AsyncConnection, nos: Sequence[int]) -> dict[int, Att
             checkpoints=_one(checkpoints[row["no"]]),
             tenancies=tenancies[row["no"]],
             charged=charged.get(row["workload"]),
+            proposal=proposals.get(row["no"]),
         )
         for row in attempts
     }
@@ -151,6 +155,7 @@ def _record(
     checkpoints: Row | None,
     tenancies: Iterable[Row],
     charged: Decimal | None,
+    proposal: Proposal | None,
 ) -> AttemptRecord:
     attempt = rows.attempt_of(
         row,
@@ -179,6 +184,7 @@ def _record(
         tenancies=tuple(tenancy_of(one) for one in tenancies),
         slot=slot_of(row, "slot_"),
         workload=workload_of(row, "workload_"),
+        proposal=proposal,
     )
 
 

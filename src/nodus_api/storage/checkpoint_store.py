@@ -17,6 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from nodus_api.storage import tables as t
 from nodus_api.storage.bulk import Row, rows_of
+from nodus_api.storage.proposal_store import waits
 from nodus_api.storage.records import AttemptRecord
 from nodus_api.storage.statements import bigints
 
@@ -36,7 +37,9 @@ class Verdict(StrEnum):
     KEPT = "Kept"
     """The same, and the loop has its report already: a repeat adds nothing."""
     REFUSED = "Refused"
-    """It never will be: another one has that seq, or one before it is missing."""
+    """It never will be: another one has that seq, one before it is missing, or a rank of the
+    sender's gang has ended, so that not every rank can have one more.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +150,7 @@ async def verdict_on(
 ) -> Verdict:
     """Return where a checkpoint stands; `sender` joins the lease with its Attempt and slot.
 
-    Keys (workload, slot, seq) and (machine, fence).
+    Keys (workload, slot, seq), (machine, fence), (machine, no) and `attempts_gang`.
     """
     seq, sha256 = int(body["seq"]), bytes.fromhex(body["sha256"])
     kept, waiting = t.checkpoints.c, t.runner_reports.c
@@ -161,6 +164,10 @@ async def verdict_on(
         waiting.body["seq"].as_integer() == seq,
         waiting.body["sha256"].as_string() == body["sha256"],
     )
+    kept_for_gang = waits(seq)
+    kept_itself = kept_for_gang.where(
+        t.machine_events.c.body["sha256"].as_string() == body["sha256"]
+    )
     query = (
         sender.outerjoin(
             t.checkpoints,
@@ -173,13 +180,31 @@ async def verdict_on(
         .add_columns(t.slots.c.last_seq, t.leases.c.won, kept.sha256)
         .add_columns(before.correlate(t.leases).label("follows"))
         .add_columns(itself.correlate(t.leases).label("waits"))
+        .add_columns(kept_for_gang.correlate(t.leases).label("another"))
+        .add_columns(kept_itself.correlate(t.leases).label("kept"))
+        .add_columns(_gang_is_over().label("over"))
     )
     row = (await connection.execute(query)).one()
     if row.sha256 is not None:
         return Verdict.COMMITTED if row.sha256 == sha256 else Verdict.REFUSED
     next_seq = row.last_seq + 1
-    if row.waits:
+    if row.over:
+        return Verdict.REFUSED
+    if row.waits or row.kept:
         return Verdict.KEPT
+    if row.another:
+        return Verdict.REFUSED
     if row.won and (seq == next_seq or (seq > next_seq and row.follows)):
         return Verdict.PENDING
     return Verdict.REFUSED
+
+
+def _gang_is_over() -> sa.ColumnElement[bool]:
+    """Whether a rank of the Attempt's gang epoch has ended. Uses `attempts_gang`."""
+    rank = t.attempts.alias("rank")
+    ended = sa.exists().where(
+        rank.c.gang == t.attempts.c.gang,
+        rank.c.gang_epoch == t.attempts.c.gang_epoch,
+        rank.c.finished.is_not(None),
+    )
+    return ended.correlate(t.attempts)

@@ -148,6 +148,22 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """A rank's checkpoint that waits until every rank of its gang has one (SC-142).
+
+    `at` is the moment of what it saved; `machine` is the number of the one that reported it.
+    """
+
+    machine: int
+    seq: int
+    size: int
+    uri: str
+    sha256: bytes
+    cursor: Cursor | None
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptRecord:
     """An Attempt with everything that a decision about it may need or change.
 
@@ -164,6 +180,8 @@ class AttemptRecord:
     tenancies: tuple[Tenancy, ...] = ()
     commits: tuple[Commit, ...] = ()
     """The checkpoints to write; none in a record that was loaded."""
+    proposal: Proposal | None = None
+    """The rank's checkpoint that waits for the others of its gang."""
     restore_lost: bool = False
     """Whether the checkpoint that the Attempt was to go on from is gone (SC-141); not loaded."""
 
