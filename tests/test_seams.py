@@ -41,9 +41,9 @@ SEAMS = {
                 "date.today",
             }
         ),
-        # The runner and the demo's program stand alone; the supervisor's and the benchmark's
+        # The runner and the demo's programs stand alone; the supervisor's and the benchmark's
         # processes measure the machine itself.
-        doors=("clock.py", "runner/", "bench/", "cli/demo_fit.py"),
+        doors=("clock.py", "runner/", "bench/", "cli/demo/"),
         instead="take a Clock, or `now` as an argument",
     ),
     "chance": Seam(

@@ -5,7 +5,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.cli.recount import problems, unfinished
+
+from nodus_api.cli.demo.recount import problems, unfinished
 
 RIGHT: dict[str, Any] = {
     "metadata": {"name": "train-0-e1-abcde", "ownerReferences": [{"uid": "owner"}]},

@@ -10,9 +10,9 @@ import asyncpg
 import pytest
 import yaml
 from tests.cli.live import ATTEMPTS, Up, eventually, job
-from tests.cli.recount import problems, unfinished
 
 from nodus_api.cli import processes
+from nodus_api.cli.demo.recount import problems, unfinished
 from nodus_api.storage.embedded import EmbeddedPostgres
 
 pytestmark = pytest.mark.slow  # real processes start and end

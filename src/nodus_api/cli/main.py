@@ -22,9 +22,9 @@ COMMANDS = {
         "up", "up", "Run database, scheduler and HTTPS server on this machine until Ctrl-C."
     ),
     "demo": Entry(
+        "demo.command",
         "demo",
-        "demo",
-        "Run a real Job of three indexes on this machine, show it live, and bill it.",
+        "Run whole lives on this machine, show them live, bill them, and check all of it.",
     ),
     "serve": Entry(
         "serve", "serve", "Serve Attempts over HTTPS until SIGTERM; any number of replicas may run."

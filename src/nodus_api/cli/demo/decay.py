@@ -1,24 +1,24 @@
-"""The demo's program: fits a noisy exponential decay by Gauss-Newton, and checks its own result.
+"""The demo's arithmetic: fits a noisy exponential decay by Gauss-Newton, and checks the result.
 
-It stands alone (standard library only) and runs as `python3 demo_fit.py SECONDS [SLOT]`. Data are
-y = a·exp(−k·t) + c with noise; it fits (a, k, c) to fresh samples again and again for at least
-SECONDS, then compares the mean of its estimates with the truth: exit 0 if they agree, 1 if not.
-The slot given as SLOT finds its data broken in its first epoch and exits 3, to show a retry.
+Data are y = a·exp(−k·t) + c with noise. Step i of the work fits (a, k, c) to the i-th sample, so
+the same steps in the same order give the same result, whoever does them and however often the work
+was interrupted.
 """
 
 import math
-import os
 import random
-import sys
-import time
 from collections.abc import Sequence
 
 TRUTH = (5.0, 1.3, 0.5)
 NOISE = 0.05
-POINTS = 400
-BROKEN = 3
+POINTS = 200
 
 Vector = tuple[float, float, float]
+
+
+def step(i: int) -> Vector:
+    """Do step `i` of the work: one fit to one sample."""
+    return fit(sample(random.Random(f"decay {i}")))  # noqa: S311 -- noise, not secrets
 
 
 def sample(chance: random.Random) -> list[tuple[float, float]]:
@@ -42,9 +42,9 @@ def fit(data: Sequence[tuple[float, float]], start: Vector = (4.0, 1.0, 0.0)) ->
                 right[i] += gradient[i] * residual
                 for j in range(3):
                     normal[i][j] += gradient[i] * gradient[j]
-        step = solve(normal, right)
-        a, k, c = a + step[0], k + step[1], c + step[2]
-        if max(abs(part) for part in step) < 1e-10:
+        move = solve(normal, right)
+        a, k, c = a + move[0], k + move[1], c + move[2]
+        if max(abs(part) for part in move) < 1e-10:
             break
     return a, k, c
 
@@ -65,6 +65,17 @@ def solve(matrix: list[list[float]], right: list[float]) -> Vector:
     return x[0], x[1], x[2]
 
 
+def means(fits: Sequence[Vector]) -> Vector:
+    """Return the mean estimate of (a, k, c)."""
+    a, k, c = (math.fsum(one[i] for one in fits) / len(fits) for i in range(3))
+    return a, k, c
+
+
+def well(fits: Sequence[Vector]) -> bool:
+    """Return whether every mean agrees with the truth."""
+    return all(agrees([one[i] for one in fits], TRUTH[i]) for i in range(3))
+
+
 def agrees(estimates: Sequence[float], truth: float) -> bool:
     """Return whether the mean of independent estimates is close to the truth.
 
@@ -75,28 +86,3 @@ def agrees(estimates: Sequence[float], truth: float) -> bool:
     mean = sum(estimates) / n
     variance = sum((one - mean) ** 2 for one in estimates) / (n - 1)
     return abs(mean - truth) <= max(5.0 * math.sqrt(variance / n), abs(truth) / 1000)
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Fit for a while, check the result, and return the exit code."""
-    seconds = float(arguments[0])
-    slot, epoch = os.environ.get("NODUS_SLOT", "0"), os.environ.get("NODUS_EPOCH", "1")
-    chance = random.Random(f"decay {slot}")  # noqa: S311 -- noise, not secrets
-    begun = time.monotonic()
-    fits: list[Vector] = []
-    while time.monotonic() - begun < seconds or len(fits) < 20:
-        fits.append(fit(sample(chance)))
-    if arguments[1:] == [slot] and epoch == "1":
-        sys.stdout.write("the data of this slot are broken at the first try\n")
-        return BROKEN
-    well = all(agrees([one[i] for one in fits], TRUTH[i]) for i in range(3))
-    means = [sum(one[i] for one in fits) / len(fits) for i in range(3)]
-    sys.stdout.write(
-        f"{len(fits)} fits: a={means[0]:.4f} k={means[1]:.4f} c={means[2]:.4f}"
-        f" {'agree with' if well else 'differ from'} a={TRUTH[0]} k={TRUTH[1]} c={TRUTH[2]}\n"
-    )
-    return 0 if well else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

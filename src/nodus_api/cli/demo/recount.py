@@ -2,8 +2,9 @@
 
 What holds of any Attempt at any moment: the seven moments are in order, the segments add up to
 the total, and an ended Attempt whose machine is gone costs what its whole seconds and its locked
-rate give (SC-501, SC-505, SC-506, SC-520). Also a program: `python -m tests.cli.recount` reads an
-AttemptList from standard input and prints what is wrong with it.
+rate give (SC-501, SC-505, SC-506, SC-520). It shares no line with the code that made the bill.
+Also a program: `python -m nodus_api.cli.demo.recount` reads an AttemptList from standard input and
+prints what is wrong with it.
 """
 
 import itertools
@@ -76,21 +77,26 @@ def _bill(
     ended = _offset(start, timings["finishedTime"])
     started = _offset(start, timings.get("commandStartedTime", timings["finishedTime"]))
     gone = _offset(start, timings["deletionProvenTime"])
-    head = "restoreUSD" if "restoreFrom" in one["spec"] else "bootUSD"
+    resumes = "restoreFrom" in one["spec"] or "restoreSeconds" in timings
+    head = "restoreUSD" if resumes else "bootUSD"
     covered = set(shown.get("coveredByNodus", ()))
+    kept = ended
+    if "Running" in covered:
+        lost = one["status"].get("interruption", {}).get("lostSeconds")
+        if lost is None:  # how much of it is known to the ledger alone
+            return []
+        kept = ended - lost
     counted = {name: Decimal(0) for name in SEGMENTS}
     seconds = 0
     for name, begin, end in (
         (head, 0, started),
-        ("runningUSD", started, ended),
+        ("runningUSD", started, kept),
         ("teardownUSD", ended, gone),
     ):
-        if _segment(name) in covered:
+        if _segment(name) in covered - {"Running"}:
             continue
         counted[name] = _cumulative(rate, end) - _cumulative(rate, begin)
         seconds += end - begin
-    if "Running" in covered:  # a part of it only: known to the ledger alone
-        return []
     wrong = [
         f"{name} is {shown[name]}, its moments give {counted[name]}"
         for name in SEGMENTS

@@ -1,0 +1,153 @@
+"""What the demo has happen: two Jobs, a drill, a lost rank and a stop by hand, each in its time."""
+
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from nodus_api.cli.demo import fit, pair, work
+from nodus_api.cli.following import Board
+
+FIT = "decay-fit"
+PAIR = "decay-pair"
+INDEXES = 4
+RANKS = 2
+DRILLED = "2"
+STEPS = 96
+SAVED_BEFORE = 2
+"""So many checkpoints are committed before something is taken away."""
+
+Attempt = Mapping[str, Any]
+
+
+def manifests(diary: Path, seconds: float) -> str:
+    """Return the demo's Jobs as they would stand in a file."""
+    fits = {
+        "completions": INDEXES,
+        "template": {"command": _command(fit.__name__, FIT, diary, seconds)},
+        "checkpoint": {"restartable": True},
+        "restart": {"maxRetries": 1},
+    }
+    ranks = {
+        "completions": RANKS,
+        "gang": True,
+        "template": {"command": _command(pair.__name__, PAIR, diary, seconds)},
+        "checkpoint": {"restartable": True},
+    }
+    return yaml.safe_dump_all([_job(FIT, fits), _job(PAIR, ranks)], sort_keys=False)
+
+
+def _command(module: str, job: str, diary: Path, seconds: float) -> list[str]:
+    return [sys.executable, "-m", module, str(diary), job, str(STEPS), str(seconds)]
+
+
+def _job(name: str, spec: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "apiVersion": "nodus.dev/v1",
+        "kind": "Job",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+
+
+@dataclass(slots=True, kw_only=True)
+class Hand:
+    """What the demo can do to an Attempt or a Job while it runs."""
+
+    drill: Callable[[str], Awaitable[None]]
+    stop: Callable[[str], Awaitable[None]]
+    tell: Callable[[str], None]
+
+
+@dataclass(slots=True)
+class Story:
+    """Acts as the board shows that the time has come; each act once."""
+
+    board: Board
+    diary: Path
+    hand: Hand
+    done: set[str] = field(default_factory=set)
+
+    async def go_on(self) -> None:
+        """Do what is due now."""
+        drilled = self._one(FIT, DRILLED, 1)
+        if self._due("drill", _has_saved(drilled)):
+            name = drilled["metadata"]["name"]
+            self.hand.tell(f"A drill takes the machine of {name} away.")
+            await self.hand.drill(name)
+        rank = self._one(PAIR, "1", 1)
+        if self._due("kill", _has_saved(rank)):
+            self.hand.tell(f"The machine of {rank['metadata']['name']} dies: every process of it.")
+            kill_machine(self.diary, PAIR, "1", 1)
+        if self._due("stop", self._only_endless_work_is_left()):
+            self.hand.tell(f"Index {fit.ENDLESS_SLOT} of {FIT} has no end: it is stopped by hand.")
+            await self.hand.stop(FIT)
+
+    @property
+    def over(self) -> bool:
+        """Whether all that was to happen has, and every machine is gone."""
+        return (
+            {"drill", "kill", "stop"} <= self.done
+            and self.board.settled()
+            and all(
+                self._last(PAIR, str(rank))["status"]["phase"] == "Succeeded" for rank in (0, 1)
+            )
+        )
+
+    def _due(self, act: str, now: bool) -> bool:
+        if act in self.done or not now:
+            return False
+        self.done.add(act)
+        return True
+
+    def _only_endless_work_is_left(self) -> bool:
+        endless = self._last(FIT, fit.ENDLESS_SLOT).get("status", {}).get("phase")
+        finite = [slot for slot in range(INDEXES) if str(slot) != fit.ENDLESS_SLOT]
+        return endless == "Running" and self._succeeded(FIT, finite)
+
+    def _succeeded(self, job: str, slots: Iterable[int]) -> bool:
+        phases = [self._last(job, str(slot)).get("status", {}).get("phase") for slot in slots]
+        return all(phase == "Succeeded" for phase in phases)
+
+    def _last(self, job: str, slot: str) -> Attempt:
+        epochs = [one for one in self.board.attempts.values() if _is(one, job, slot)]
+        return max(epochs, key=lambda one: one["spec"]["epoch"], default={})
+
+    def _one(self, job: str, slot: str, epoch: int) -> Attempt:
+        found = (one for one in self.board.attempts.values() if _is(one, job, slot))
+        return next((one for one in found if one["spec"]["epoch"] == epoch), {})
+
+
+def _is(one: Attempt, job: str, slot: str) -> bool:
+    owner, its_slot = one["metadata"]["labels"].get("nodus.dev/job"), one["spec"]["slot"]
+    return bool((owner, its_slot) == (job, slot))
+
+
+def _has_saved(one: Attempt) -> bool:
+    status = one.get("status", {})
+    saved = int(status.get("checkpoints", {}).get("lastSeq", 0)) >= SAVED_BEFORE
+    return saved and status.get("phase") == "Running"
+
+
+def kill_machine(diary: Path, job: str, slot: str, epoch: int) -> None:
+    """End a program's whole session by SIGKILL, its runner first, as a power cut would."""
+    for started in starts(diary):
+        if started[:3] == (job, slot, epoch):
+            with suppress(ProcessLookupError):  # it ended by itself just now
+                session = os.getsid(started[3])
+                os.kill(session, signal.SIGKILL)
+                os.killpg(os.getpgid(started[3]), signal.SIGKILL)
+
+
+def starts(diary: Path) -> Iterator[tuple[str, str, int, int]]:
+    """Yield job, slot, epoch and process id of every program that started."""
+    notes = diary / work.STARTS
+    for line in notes.read_text().splitlines() if notes.exists() else []:
+        job, slot, epoch, pid = line.split()
+        yield job, slot, int(epoch), int(pid)
