@@ -1,9 +1,10 @@
 """What the demo has happen: two Jobs, a drill, a lost rank and a stop by hand, each in its time."""
 
+import asyncio
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,7 @@ import yaml
 
 from nodus_api.cli.demo import fit, pair, work
 from nodus_api.cli.following import Board
+from nodus_api.tasks import spawn
 
 FIT = "decay-fit"
 PAIR = "decay-pair"
@@ -60,8 +62,8 @@ def _job(name: str, spec: dict[str, Any]) -> dict[str, Any]:
 class Hand:
     """What the demo can do to an Attempt or a Job while it runs."""
 
-    drill: Callable[[str], Awaitable[None]]
-    stop: Callable[[str], Awaitable[None]]
+    drill: Callable[[str], Coroutine[Any, Any, None]]
+    stop: Callable[[str], Coroutine[Any, Any, None]]
     tell: Callable[[str], None]
 
 
@@ -73,21 +75,26 @@ class Story:
     diary: Path
     hand: Hand
     done: set[str] = field(default_factory=set)
+    asking: "list[asyncio.Task[None]]" = field(default_factory=list)
+    """Commands on their way: the story goes on meanwhile."""
 
     async def go_on(self) -> None:
-        """Do what is due now."""
-        drilled = self._one(FIT, DRILLED, 1)
-        if self._due("drill", _has_saved(drilled)):
-            name = drilled["metadata"]["name"]
-            self.hand.tell(f"A drill takes the machine of {name} away.")
-            await self.hand.drill(name)
+        """Do what is due now; raises what a command raised."""
+        for asked in [one for one in self.asking if one.done()]:
+            self.asking.remove(asked)
+            await asked
         rank = self._one(PAIR, "1", 1)
         if self._due("kill", _has_saved(rank)):
             self.hand.tell(f"The machine of {rank['metadata']['name']} dies: every process of it.")
             kill_machine(self.diary, PAIR, "1", 1)
+        drilled = self._one(FIT, DRILLED, 1)
+        if self._due("drill", _has_saved(drilled)):
+            name = drilled["metadata"]["name"]
+            self.hand.tell(f"A drill takes the machine of {name} away.")
+            self.asking.append(spawn("drill", self.hand.drill(name)))
         if self._due("stop", self._only_endless_work_is_left()):
             self.hand.tell(f"Index {fit.ENDLESS_SLOT} of {FIT} has no end: it is stopped by hand.")
-            await self.hand.stop(FIT)
+            self.asking.append(spawn("stop", self.hand.stop(FIT)))
 
     @property
     def over(self) -> bool:
