@@ -85,6 +85,14 @@ def test_a_gang_is_a_word_or_a_block(written: str, canonical: object) -> None:  
     assert parse_manifests(a_job(f"gang: {written}"))[0].spec["gang"] == canonical
 
 
+@pytest.mark.parametrize("completions", ["", "completions: 3\n", "completions: null\n"])
+def test_the_size_of_a_gang_is_its_completions(completions: str) -> None:  # SC-130
+    spec = parse_manifests(a_job(f"{completions}gang: {{size: 3}}"))[0].spec
+
+    assert (spec["completions"], spec["parallelism"]) == (3, 3)
+    assert spec["gang"] == {"name": "workers"}
+
+
 def test_null_is_absent() -> None:
     nulls = a_job("resources:\nlimits: {maxCostUSD: null}\ncheckpoint: {intervalSeconds: auto}")
 
@@ -163,7 +171,13 @@ BAD_FIELDS = [
         "spec.resources has acceleratorMemoryGiB without accelerators: write accelerators",
     ),
     ("resources: {arch: x86_64}", "spec.resources.arch must be amd64 or arm64, not 'x86_64'"),
-    ("gang: 3", "spec.gang must be true, false or {name: NAME}, not 3"),
+    ("gang: 3", "spec.gang must be true, false, {size: N} or {name: NAME}, not 3"),
+    ("gang: {size: 0}", "spec.gang.size must be"),
+    ("gang: {size: many}", "spec.gang.size must be a whole number"),
+    (
+        "gang: {size: 3}\ncompletions: 4",
+        "spec has completions 4 and a gang of 3: a gang is all of them, so leave one out",
+    ),
     ("gang: {name: Ranks}", "spec.gang.name must be a DNS label: 1 to 63 characters of a-z"),
     (
         "gang: true\ncompletions: 4\nparallelism: 2",

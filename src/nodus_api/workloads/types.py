@@ -119,7 +119,7 @@ def _gang(value: object) -> object:
     if isinstance(value, bool):
         return {} if value else None
     if value is not None and not isinstance(value, dict):
-        raise ValueError(f"must be true, false or {{name: NAME}}, not {_shown(value)}")
+        raise ValueError(f"must be true, false, {{size: N}} or {{name: NAME}}, not {_shown(value)}")
     return value
 
 
@@ -282,9 +282,10 @@ class EstimateBlock(Block):
 
 
 class GangBlock(Block):
-    """`spec.gang`: all indexes start together, or none."""
+    """`spec.gang`: all indexes start together, or none; `size` says how many, as completions do."""
 
     name: Label | None = None
+    size: Annotated[int, Field(ge=1, le=MOST_COMPLETIONS)] | None = None
 
 
 class WorkloadBlock(Block):
@@ -311,9 +312,24 @@ class JobBlock(WorkloadBlock):
     checkpoint: CheckpointBlock | None = None
     restart: RestartBlock | None = None
 
+    @model_validator(mode="before")
+    @classmethod
+    def _a_gang_of_a_size_has_so_many_completions(cls, data: Any) -> Any:
+        if isinstance(data, dict) and isinstance(data.get("gang"), dict):
+            size = data["gang"].get("size")
+            well = isinstance(size, int) and size >= 1  # else the block itself says what is wrong
+            if well and data.get("completions") is None:
+                return {**data, "completions": size}
+        return data
+
     @model_validator(mode="after")
     def _job_holds_together(self) -> "JobBlock":
         completions = self.completions or 1
+        if self.gang is not None and self.gang.size not in (None, completions):
+            raise ValueError(
+                f"has completions {completions} and a gang of {self.gang.size}: a gang is all of "
+                "them, so leave one out"
+            )
         if self.gang is not None and (self.parallelism or completions) != completions:
             raise ValueError(
                 f"has parallelism {self.parallelism}, which splits a gang of {completions}: "

@@ -37,8 +37,7 @@ def manifests(diary: Path, seconds: float) -> str:
         "restart": {"maxRetries": 1},
     }
     ranks = {
-        "completions": RANKS,
-        "gang": True,
+        "gang": {"size": RANKS},
         "template": {"command": _command(pair.__name__, PAIR, diary, seconds)},
         "checkpoint": {"restartable": True},
     }
