@@ -55,14 +55,14 @@ async def _drop_partitions(loop: LoopContext) -> None:
 
 async def _retire(loop: LoopContext, find: Find) -> bool:
     """Retire what `find` finds, up to 100 a transaction; return whether there may be more."""
-    for _ in range(loop.pace.placed_at_once // loop.pace.batch):
-        now = loop.clock.monotonic()
-        # those that failed and rest must not keep the others out (P-28)
-        found = await find(loop.pace.batch + loop.setbacks.resting(_STEP, now))
-        ready = [no for no in found if loop.setbacks.over((_STEP, no), now)][: loop.pace.batch]
-        if not ready or not await _retire_batch(loop, ready):
-            return False
-    return True
+    now, most = loop.clock.monotonic(), loop.pace.placed_at_once
+    # those that failed and rest must not keep the others out (P-28)
+    found = await find(most + loop.setbacks.resting(_STEP, now))
+    ready = [no for no in found if loop.setbacks.over((_STEP, no), now)][:most]
+    gone = 0
+    for start in range(0, len(ready), loop.pace.batch):
+        gone += await _retire_batch(loop, ready[start : start + loop.pace.batch])
+    return gone > 0 and len(ready) == most
 
 
 async def _retire_batch(loop: LoopContext, nos: Sequence[int]) -> int:
