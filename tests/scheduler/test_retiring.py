@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
+import asyncpg
 import pytest
 import sqlalchemy as sa
 from tests.scheduler.fake_supplier import FakeSupplier, an_offer
@@ -291,6 +292,34 @@ async def test_a_hundred_a_transaction(world: World) -> None:  # SC-606
     gone = await changes(world, "D")
     sizes = [sum(row["tx"] == tx for row in gone) for tx in sorted({row["tx"] for row in gone})]
     assert sizes == [100, 100, 50]
+
+
+async def test_one_that_cannot_be_retired_holds_up_no_other(  # SC-606, P-28
+    world: World, clean_database: str
+) -> None:
+    """Its row of the archive is taken already; of 99 others each goes at once."""
+    world.fake.offered = [an_offer(available=0)]
+    await world.submit(completions=100)
+    for _ in range(3):
+        await world.settle()
+    await world.ask("stop")
+    await world.settle()
+    connection: Any = await asyncpg.connect(clean_database)
+    await connection.execute(
+        "SELECT nodus.ensure_archive('2026-01-01'); INSERT INTO nodus.attempts_archive"
+        " SELECT finished, uid, project, name, workload, 'Job', 'train', slot, epoch, phase,"
+        " reason, 1, 0, '[]', '' FROM nodus.attempts WHERE slot = '0'"
+    )
+    await world.ask("delete")
+    await world.settle()
+    assert set(await world.documents()) == {"0/1"}
+    assert world.passes is not None
+    assert world.passes.loop.setbacks.resting("retire", world.clock.monotonic()) == 1
+
+    await connection.execute("DELETE FROM nodus.attempts_archive WHERE doc = ''")
+    await connection.close()
+    await world.settle(2)
+    assert await world.documents() == {}
 
 
 async def test_a_later_epoch_alone_is_not_retired(world: World) -> None:

@@ -13,6 +13,8 @@ from nodus_api.storage.errors import FencedOff, StorageUnavailable
 
 log = logging.getLogger(__name__)
 
+_STEP = "retire"
+
 Find = Callable[[int], Awaitable[list[int]]]
 
 
@@ -53,29 +55,28 @@ async def _drop_partitions(loop: LoopContext) -> None:
 
 async def _retire(loop: LoopContext, find: Find) -> bool:
     """Retire what `find` finds, up to 100 a transaction; return whether there may be more."""
-    for _ in range(loop.pace.placed_at_once // loop.pace.batch):
-        nos = await find(loop.pace.batch)
-        if not nos:
-            return False
-        if not await _retire_batch(loop, nos):
-            return False  # what fails rests for a while
-    return True
+    now, most = loop.clock.monotonic(), loop.pace.placed_at_once
+    # those that failed and rest must not keep the others out (P-28)
+    found = await find(most + loop.setbacks.resting(_STEP, now))
+    ready = [no for no in found if loop.setbacks.over((_STEP, no), now)][:most]
+    gone = 0
+    for start in range(0, len(ready), loop.pace.batch):
+        gone += await _retire_batch(loop, ready[start : start + loop.pace.batch])
+    return gone > 0 and len(ready) == most
 
 
 async def _retire_batch(loop: LoopContext, nos: Sequence[int]) -> int:
     """Retire a batch, or one by one if it fails (SC-606); return how many went."""
-    now = loop.clock.monotonic()
-    ready = [no for no in nos if loop.setbacks.over(("retire", no), now)]
     try:
-        gone = await loop.retirement.retire(loop.reign.token, ready) if ready else 0
+        gone = await loop.retirement.retire(loop.reign.token, nos)
     except (FencedOff, StorageUnavailable):
         raise
     except Exception:
-        log.warning("a batch was not retired and is repeated one by one", exc_info=len(ready) > 1)
+        log.warning("a batch was not retired and is repeated one by one", exc_info=len(nos) > 1)
         gone = 0
-        for no in ready:
+        for no in nos:
             one = partial(loop.retirement.retire, loop.reign.token, [no])
-            gone += await loop.item("retire", no, one) or 0
+            gone += await loop.item(_STEP, no, one) or 0
     if gone:
         loop.metrics.retired.inc(gone)
         log.info("attempts retired", extra={"attempts": gone})

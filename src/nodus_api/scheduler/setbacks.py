@@ -26,6 +26,10 @@ class Setbacks:
         _, again = self._failures.get(key, (0, now))
         return again <= now
 
+    def resting(self, step: str, now: float) -> int:
+        """Return how many items of a step may not be tried yet."""
+        return sum(name == step and again > now for (name, _), (_, again) in self._failures.items())
+
     def failed(self, key: Key, now: float) -> float:
         """Count a failure; return the seconds until the next try."""
         times, _ = self._failures.get(key, (0, now))

@@ -14,6 +14,7 @@ from uuid import UUID
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
+from sqlalchemy.dialects.postgresql import aggregate_order_by
 
 from nodus_api.kernel.replacement import MAX_UNSTARTED_GANGS
 from nodus_api.storage import tables as t
@@ -343,18 +344,16 @@ def _retire() -> sa.Select[Any]:
 
     Locks the row of `feed` until the commit; logs their deletion, each with its last document.
     """
-    kept = t.attempt_objects.c
-    rows = (
-        sa.select(
-            sa.func.array_agg(postgresql.aggregate_order_by(kept.attempt, kept.attempt)).label(
-                "nos"
-            ),
-            sa.func.array_agg(postgresql.aggregate_order_by(kept.doc, kept.attempt)).label("docs"),
-        )
-        .where(kept.attempt == sa.any_(bigints("nos")))
-        .subquery()
+    nos, kept = bigints("nos"), t.attempt_objects.c
+    given = (
+        sa.func.unnest(nos).table_valued("no", with_ordinality="place").render_derived(name="given")
     )
-    return sa.select(sa.func.nodus.retire(rows.c.nos, rows.c.docs))
+    docs = (
+        sa.select(sa.func.array_agg(aggregate_order_by(kept.doc, given.c.place)))
+        .select_from(given.outerjoin(t.attempt_objects, kept.attempt == given.c.no))
+        .scalar_subquery()
+    )
+    return sa.select(sa.func.nodus.retire(nos, docs))
 
 
 def _partition(name: str) -> str:
