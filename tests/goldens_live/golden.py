@@ -6,6 +6,7 @@ since it is what a client sees of such a life.
 
 import json
 import os
+from difflib import unified_diff
 from pathlib import Path
 
 from tests.goldens_live import presence
@@ -27,4 +28,6 @@ async def compare(live: LiveWorld, name: str, owner: str = "train") -> None:
     path = BODIES / f"{name}.json"
     if os.environ.get(WRITE):
         path.write_text(body)
-    assert body == path.read_text(), f"run with {WRITE}=1 and review the difference"
+    reviewed = path.read_text()
+    difference = "\n".join(unified_diff(reviewed.splitlines(), body.splitlines(), lineterm=""))
+    assert body == reviewed, f"run with {WRITE}=1 and review the difference:\n{difference}"

@@ -13,7 +13,7 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -272,6 +272,15 @@ class LiveWorld:
 
         await self.until(there)
 
+    async def claimed(self) -> None:
+        """Wait until the runner of the one machine takes signals."""
+        directory = await self.machine()
+
+        async def there() -> bool:
+            return await asyncio.to_thread(read_identity, directory) is not None
+
+        await self.until(there)
+
     async def kill_machine(self) -> None:
         """Kill everything of the one machine from outside, its runner first."""
         runner = await self.runner()
@@ -299,18 +308,21 @@ class LiveWorld:
         stage: str = "Failed",
         *,
         following: tuple[str, str] | None = None,
+        also: Sequence[str] = (),
         teardown: float = 5,
     ) -> None:
         """Wait for a terminal stage, let the teardown take its time, and wait for its proof.
 
-        `following` is the successor and the stage that it has reached by then.
+        `following` is another Attempt and the stage that it has reached before; `also` are others
+        that have ended and are proven gone with it.
         """
         await self.until_stage(stage, which)
         if following is not None:
             await self.until_stage(following[1], following[0])
         await self.pass_time(teardown)
         self.host.deleting.set()
-        await self.until_proven(which)
+        for one in (which, *also):
+            await self.until_proven(one)
         self.host.deleting.clear()
 
     async def machine(self) -> Path:

@@ -136,7 +136,8 @@ class Normal:
 
     def _actual(self, attempt: Document) -> Document:
         """Check the bill, and tell it by the seconds it pays."""
-        assert attempt["status"]["actual"] == actual_of(attempt)
+        charged, due = attempt["status"]["actual"], actual_of(attempt)
+        assert charged == due, f"charged {charged}, due is {due}"
         standing = deepcopy(attempt)
         timings = standing["status"]["timings"]
         for name in [name for name in timings if name.endswith("Time")]:

@@ -6,6 +6,7 @@ body. What no body here shows is listed in `NOT_HERE` with the reason why.
 
 import json
 import shutil
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -26,6 +27,7 @@ from nodus_api.storage import tables as t
 from nodus_api.suppliers.local import LocalSupplier, memory_groups
 
 GIB = 1024**3
+ASKS_FOR_400_MIB = f"{sys.executable} -c 'held = bytearray(400 << 20)'"
 
 _RECLAIMED = "local machines are reclaimed by a drill only: its bodies come with the drills"
 NOT_HERE: dict[str, str] = {
@@ -80,13 +82,28 @@ async def test_customer_exit_by_a_signal(live: LiveWorld) -> None:  # scenario 1
     await compare(live, "customer-exit-signal")
 
 
-@pytest.mark.skipif(
+memory_limited = pytest.mark.skipif(
     memory_groups.base() is None, reason="no writable cgroup v1 memory group on this machine"
 )
-async def test_out_of_memory(live: LiveWorld) -> None:  # scenario 17, SC-713
-    program = "exec python3 -c 'held = bytearray(400 << 20)'"
+
+
+@memory_limited
+async def test_customer_exit_after_a_child_ran_out_of_memory(live: LiveWorld) -> None:  # SC-009
+    program = f"{ASKS_FOR_400_MIB}; [ $? = 137 ] && exit 3; exit 99"
     await live.world.submit(
         template=live.waits(program), resources={"vcpus": 1, "memoryGiB": "0.0625"}
+    )
+    await live.begin()
+    await live.run(40)
+    await ends(live)
+    await compare(live, "customer-exit-killed-child")
+
+
+@memory_limited
+async def test_out_of_memory(live: LiveWorld) -> None:  # scenario 17, SC-713
+    await live.world.submit(
+        template=live.waits(f"exec {ASKS_FOR_400_MIB}"),
+        resources={"vcpus": 1, "memoryGiB": "0.0625"},
     )
     await live.begin()
     await live.run(40)
@@ -138,9 +155,7 @@ async def test_a_job_is_decided_for_its_siblings(live: LiveWorld) -> None:  # sc
     await live.until_stage("Running", "1/1")
     await live.run(40)
     live.go()
-    await live.until_stage("Stopped", "1/1")
-    await ends(live)
-    await live.until_proven("1/1")
+    await live.finish(following=("1/1", "Stopped"), also=["1/1"])
     await compare(live, "released-job-decided")
 
 
@@ -153,8 +168,8 @@ async def test_fewer_are_wanted(live: LiveWorld) -> None:  # SC-802
     await live.ask("scale", count=1)
     await live.finish("1/1", "Stopped")
     await live.run(20)
-    await ends(live, "Succeeded")
-    await live.finish("1/2", "Succeeded")
+    live.go()
+    await live.finish(stage="Succeeded", following=("1/2", "Succeeded"), also=["1/2"])
     await compare(live, "released-scaled-down")
 
 
@@ -188,6 +203,7 @@ async def test_stopped_while_it_waits(live: LiveWorld) -> None:  # scenario 31
 async def test_stopped_before_its_program_started(live: LiveWorld) -> None:  # T17
     await live.world.submit(template=live.waits("exit 0"))
     await live.until_stage("Starting")
+    await live.claimed()
     await live.pass_time(20)
     await live.ask("stop")
     await live.finish(stage="Stopped")

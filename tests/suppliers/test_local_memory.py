@@ -9,13 +9,14 @@ child says by its exit code how it ended, and the final report's message tells o
 
 import json
 import os
+import signal
 import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.runner.conftest import SOURCE
-from tests.suppliers.conformance import INSTALLATION, an_intent, exit_of, view_when
+from tests.suppliers.conformance import INSTALLATION, an_intent, eventually, exit_of, view_when
 from tests.suppliers.conftest import LocalFleet
 from tests.suppliers.test_local import content, dead, whole
 
@@ -115,10 +116,13 @@ async def test_the_group_holds_the_program_alone_and_goes_with_it(fleet: LocalFl
     group = group_of(fleet, "h")
     runner = read_identity(fleet.root / "machines" / "h")
     held = [stat.pid for stat in memory_groups.members(group)]
-    log = (fleet.root / "machines" / "h" / files.LOG).read_text()
 
+    async def told() -> bool:
+        log = content(fleet.root / "machines" / "h" / files.LOG)
+        return b"its memory limit: cgroup v1" in log
+
+    await eventually(told)
     assert memory_limit(RunnerIntent.read(fleet.root / "machines" / "h")) == CGROUP_V1
-    assert "its memory limit: cgroup v1" in log
     assert escaped in held
     assert runner is not None
     assert runner.pid not in held
@@ -129,6 +133,52 @@ async def test_the_group_holds_the_program_alone_and_goes_with_it(fleet: LocalFl
     assert dead(escaped)
     assert not group.exists()
     assert (await fleet.supplier.prove_deleted("h")).verdict is Verdict.GONE
+
+
+@limited
+async def test_a_machine_that_lost_its_runner_leaves_no_group(fleet: LocalFleet) -> None:
+    pid_file = fleet.root / "pid"  # SC-712
+    script = f"echo $$ > {pid_file}; exec sleep 60"
+    await fleet.supplier.create(a_limited_intent("headless", "/bin/sh", "-c", script))
+    program = int(await whole(pid_file))
+    group = group_of(fleet, "headless")
+    runner = read_identity(fleet.root / "machines" / "headless")
+    assert runner is not None
+    os.kill(runner.pid, signal.SIGKILL)
+
+    await fleet.restarted().delete("headless")
+
+    assert dead(program)
+    assert not group.exists()
+    assert (await fleet.supplier.prove_deleted("headless")).verdict is Verdict.GONE
+
+
+@limited
+async def test_a_group_whose_runner_never_came_goes_with_its_directory(fleet: LocalFleet) -> None:
+    half_made(fleet, a_limited_intent("bare", "/bin/true"))
+    group = group_of(fleet, "bare")
+    assert make_memory_group(fleet.root / "machines" / "bare") == CGROUP_V1
+
+    await fleet.restarted().delete("bare")
+
+    assert not group.exists()
+    assert (await fleet.supplier.prove_deleted("bare")).verdict is Verdict.GONE
+
+
+@limited
+async def test_a_spoilt_intent_hides_no_group(fleet: LocalFleet) -> None:  # SC-611
+    await fleet.supplier.create(a_limited_intent("spoils", "/bin/sh", "-c", "exec sleep 60"))
+    directory = fleet.root / "machines" / "spoils"
+    group = group_of(fleet, "spoils")
+    await whole(directory / files.IDENTITY)
+    intent = json.loads((directory / files.INTENT).read_text())
+    innocent = group.with_name(f"{group.name}-innocent")
+    files.write_json(directory / files.INTENT, intent | {"memory_group": str(innocent)})
+
+    await fleet.supplier.delete("spoils")
+
+    assert not group.exists()
+    assert (await fleet.supplier.prove_deleted("spoils")).verdict is Verdict.GONE
 
 
 @limited
