@@ -13,9 +13,9 @@ from typing import Any
 import sqlalchemy as sa
 from tests.scheduler.walk.mortal import Killed, MortalDatabase
 from tests.scheduler.walk.runners import Exit, Phase, Runner, Sent, deliver
-from tests.scheduler.walk.supplier import FAULTS, ScriptedSupplier
+from tests.scheduler.walk.supplier import ScriptedSupplier
 
-from nodus_api.clock import ManualClock, give_way
+from nodus_api.clock import ManualClock
 from nodus_api.kernel.spec import WorkloadSpec
 from nodus_api.kernel.vocabulary import OwnerKind
 from nodus_api.scheduler import Passes, Scheduler
@@ -24,9 +24,6 @@ from nodus_api.storage.errors import FencedOff
 from nodus_api.storage.leader_store import LeaderStore
 from nodus_api.storage.report_store import Standing
 from nodus_api.suppliers.supplier import ExitRecord
-
-TICKS = 12
-"""So often tasks are let run, until every call of a supplier in memory has come back."""
 
 SECOND = timedelta(seconds=1)
 
@@ -79,7 +76,7 @@ class Walk:
             await LeaderStore(self.database).beat(passes.loop.reign.token)
             self._beaten = passes.loop.reign.token, self.clock.now()
         again = bool(await (passes.step(step) if step else passes.once(full=full)))
-        await self._ticks()
+        await passes.loop.calls.settled()
         return again
 
     async def settle(self) -> None:
@@ -106,7 +103,7 @@ class Walk:
         try:
             for _ in range(2):
                 await passes.once()
-                await self._ticks()
+                await passes.loop.calls.settled()
         except Killed:
             died = True
         self.database.left = None
@@ -138,16 +135,12 @@ class Walk:
             refused = True
         else:
             refused = False
-        await self._ticks()
+        await passes.loop.calls.settled()
         return refused
 
     async def close(self) -> None:
         for passes in (*self.deposed, *filter(None, [self.leader])):
             await passes.loop.calls.close()
-
-    async def _ticks(self) -> None:
-        for _ in range(TICKS):
-            await give_way()
 
     # time, machines and runners
 
@@ -293,6 +286,3 @@ class Walk:
 
 def _age(now: Any, at: Any) -> float | None:
     return None if at is None else float((now - at).total_seconds())
-
-
-CALLS = tuple(FAULTS)

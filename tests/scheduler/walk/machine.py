@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.conftest import START, FirstRows
 from tests.scheduler.walk.holding import Books
-from tests.scheduler.walk.life import CALLS, Walk
+from tests.scheduler.walk.life import Walk
 from tests.scheduler.walk.mortal import MortalDatabase
 from tests.scheduler.walk.runners import Phase, Runner, deliver
 from tests.scheduler.walk.supplier import FAULTS, ScriptedSupplier
@@ -33,6 +33,7 @@ whichever = st.integers(0, 5)
 names = st.sampled_from(NAMES)
 hows = st.sampled_from(("heard", "heard", "unanswered", "late"))
 codes = st.sampled_from((0, 0, 1, 3, 137, 139))
+faults = st.sampled_from([(call, fault) for call in FAULTS for fault in FAULTS[call]])
 specs = st.fixed_dictionaries(
     {
         "completions": st.integers(1, 3),
@@ -183,9 +184,9 @@ class SchedulerWalk(RuleBasedStateMachine):
 
     # the supplier
 
-    @rule(call=st.sampled_from(CALLS), which=whichever, times=st.sampled_from((1, 1, 3)))
-    def supplier_will(self, call: str, which: int, times: int) -> None:
-        fault = FAULTS[call][which % len(FAULTS[call])]
+    @rule(what=faults, times=st.sampled_from((1, 1, 3)))
+    def supplier_will(self, what: tuple[str, str], times: int) -> None:
+        call, fault = what
         self.walk.supplier.faults.setdefault(call, []).extend([fault] * times)
 
     @rule(slots=st.integers(0, 4))

@@ -7,6 +7,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import asyncpg
 import pytest
@@ -14,7 +15,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 from tests.conftest import START, FirstRows
 from tests.scheduler.walk.machine import SchedulerWalk, Stage
-from tests.scheduler.walk.mortal import MortalDatabase
+from tests.scheduler.walk.mortal import Killed, MortalDatabase
 
 from nodus_api.clock import ManualClock
 
@@ -38,6 +39,7 @@ WALKS = settings(
 def stage(clean_database: str) -> Iterator[Stage]:
     """A loop of its own: Hypothesis is no coroutine, and drives it by hand."""
     loop = asyncio.new_event_loop()
+    loop.set_exception_handler(_unless_killed)
     eyes = loop.run_until_complete(asyncpg.connect(clean_database))
     first_rows = FirstRows(eyes)
     loop.run_until_complete(first_rows.remember())
@@ -51,6 +53,12 @@ def stage(clean_database: str) -> Iterator[Stage]:
     loop.run_until_complete(database.close())
     loop.run_until_complete(eyes.close())
     loop.close()
+
+
+def _unless_killed(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Let a call die with its process; nobody is there to ask how."""
+    if not isinstance(context.get("exception"), Killed):
+        loop.default_exception_handler(context)
 
 
 def test_whatever_happens_the_properties_hold(stage: Stage) -> None:
