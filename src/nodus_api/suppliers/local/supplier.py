@@ -165,6 +165,7 @@ class LocalSupplier:
             return
         with _translated():
             async with self._locked():  # so that no create comes between look and mark
+                self._clear_abandoned()
                 since = condemn(self._directories, handle, self._clock.now())
             if since is None:
                 await empty_trash(self._directories, handle)
@@ -227,6 +228,7 @@ class LocalSupplier:
                 condition=MachineCondition.GONE,
                 installation=intent.installation,
             )
+        self._clear_abandoned()
         if not directories.exists(key):
             taken = len(directories.machines())
             if taken >= self._slots:
@@ -242,6 +244,7 @@ class LocalSupplier:
     def _make(self, intent: MachineIntent) -> None:
         memory = intent.program.memory_bytes
         base = self._cgroup_base
+        self._directories.stage(intent.key)
         group = cgroups.make(base, intent.key, memory) if base else None
         asked = runner_intent(
             intent,
@@ -252,6 +255,16 @@ class LocalSupplier:
             checkpoints=self._directories.checkpoints,
         )
         self._directories.make(intent.key, asked.to_json(), intent.token)
+
+    def _clear_abandoned(self) -> None:
+        """Remove what a create left that died before its machine was there to be found.
+
+        No intent names it and no look shows it, so no deletion would ever come for it.
+        """
+        for key in self._directories.abandoned():
+            if self._cgroup_base is not None:
+                cgroups.remove(cgroups.group_of(self._cgroup_base, key))
+            self._directories.unstage(key)
 
     def _spawn_if_needed(self, key: str) -> None:
         directory = self._directories.path(key)
