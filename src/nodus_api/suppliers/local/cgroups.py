@@ -29,13 +29,18 @@ def memory_base() -> Path | None:
     return folder if switched_on and "memory" in switched_on.split() else None
 
 
+def group_of(folder: Path, key: str) -> Path:
+    """Return where a machine's cgroup is, whether or not it is there."""
+    return folder / f"{_PREFIX}{key}"
+
+
 def make(folder: Path, key: str, memory_bytes: int | None) -> Path | None:
     """Make a machine's cgroup with its two leaves; None if the kernel refuses.
 
     The memory limit is set on the program's leaf where the memory controller was delegated to us;
     we never switch controllers on in a folder that is not ours.
     """
-    group = folder / f"{_PREFIX}{key}"
+    group = group_of(folder, key)
     try:
         for leaf in (group, group / RUNNER, group / PROGRAM):
             leaf.mkdir(exist_ok=True)

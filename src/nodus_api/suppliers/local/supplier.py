@@ -180,6 +180,7 @@ class LocalSupplier:
             return
         with _translated():
             async with self._locked():  # so that no create comes between look and mark
+                self._clear_abandoned()
                 since = condemn(self._directories, handle, self._clock.now())
             if since is None:
                 await empty_trash(self._directories, handle)
@@ -266,6 +267,7 @@ class LocalSupplier:
                 condition=MachineCondition.GONE,
                 installation=intent.installation,
             )
+        self._clear_abandoned()
         if not directories.exists(key):
             taken = len(directories.machines())
             if taken >= self._slots:
@@ -283,6 +285,7 @@ class LocalSupplier:
         base = self._cgroup_base
         seat = intent.incarnation.gang
         meeting = rendezvous(self._directories, intent.key, seat) if seat else None
+        self._directories.stage(intent.key)
         group = cgroups.make(base, intent.key, memory) if base else None
         asked = runner_intent(
             intent,
@@ -315,6 +318,16 @@ class LocalSupplier:
         groups = memory_groups.found(self._memory_base, self._owner)
         with _translated():
             return [key for key in groups if not self._directories.remains(key)]
+
+    def _clear_abandoned(self) -> None:
+        """Remove what a create left that died before its machine was there to be found.
+
+        No intent names it and no look shows it, so no deletion would ever come for it.
+        """
+        for key in self._directories.abandoned():
+            if self._cgroup_base is not None:
+                cgroups.remove(cgroups.group_of(self._cgroup_base, key))
+            self._directories.unstage(key)
 
     def _spawn_if_needed(self, key: str) -> None:
         directory = self._directories.path(key)

@@ -72,12 +72,27 @@ class WorkDirectories:
 
     def make(self, key: str, intent: dict[str, Any], token: str) -> None:
         """Make a machine's directory, whole or not at all; the caller holds the lock."""
-        staged = self.root / _STAGING / key
-        shutil.rmtree(staged, ignore_errors=True)  # of one that was killed in this place
-        staged.mkdir(mode=0o700)
+        staged = self.stage(key)
         write_json(staged / files.INTENT, intent)
         write_text(staged / files.TOKEN, token)
         staged.rename(self.path(key))
+
+    def stage(self, key: str) -> Path:
+        """Say that a machine is being made, before anything of it is; the caller holds the lock."""
+        staged = self.root / _STAGING / key
+        staged.mkdir(mode=0o700, exist_ok=True)
+        return staged
+
+    def abandoned(self) -> list[str]:
+        """Return the keys of machines that were never made whole; the caller holds the lock.
+
+        Whoever makes one holds it, too: its process has died.
+        """
+        return sorted(os.listdir(self.root / _STAGING))
+
+    def unstage(self, key: str) -> None:
+        """Remove what there is of a machine that was never made whole."""
+        shutil.rmtree(self.root / _STAGING / key, ignore_errors=True)
 
     def discard(self, key: str) -> None:
         """Take a machine's directory away in one step; `empty_trash` frees its space."""
