@@ -8,13 +8,14 @@ from functools import partial
 
 from nodus_api.kernel import deadlines, events
 from nodus_api.kernel.deadlines import Limits, Overdue, Silence
+from nodus_api.kernel.gang import waits_at_barrier
 from nodus_api.kernel.lifecycle import advance
 from nodus_api.kernel.spec import WorkloadSpec
 from nodus_api.kernel.vocabulary import Reason, Stage, Trigger
 from nodus_api.scheduler.context import LoopContext
 from nodus_api.scheduler.ganging import release_late_ranks
 from nodus_api.scheduler.handing_back import give_up
-from nodus_api.scheduler.settling import release_machines
+from nodus_api.scheduler.settling import ranks_with, release_machines
 from nodus_api.scheduler.stopping import end_unstarted
 from nodus_api.storage import due
 from nodus_api.storage.batch import Batch
@@ -51,7 +52,8 @@ async def apply_deadlines(
         release_late_ranks(batch)
         for record in list(batch.records.values()):
             if record.attempt.live:
-                moved = _overdue(record, batch.now)
+                waits = waits_at_barrier(ranks_with(batch, record), record.attempt)
+                moved = record if waits else _overdue(record, batch.now)
                 vouched = not asked or _vouched(moved, running, batch.now)
                 batch.put(_silent(moved, vouched, since, batch.now))
 
