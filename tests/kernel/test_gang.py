@@ -27,6 +27,7 @@ from nodus_api.kernel.gang import (
     release_of,
     restore_together,
     unstarted_in_a_row,
+    waits_at_barrier,
 )
 from nodus_api.kernel.vocabulary import Reason, Stage
 
@@ -49,6 +50,19 @@ def test_the_barrier_opens_when_all_ranks_are_registered() -> None:  # SC-133
 
 def test_the_barrier_stays_open_when_a_quick_rank_has_ended() -> None:  # SC-133
     assert all_registered([member(registered(), 0), member(succeeded(), 1)])
+
+
+def test_a_rank_waits_at_the_barrier_for_those_that_are_missing() -> None:  # SC-133
+    ready, missing = member(registered(), 0), member(starting(), 1)
+    stopped = after(
+        ready, StopRequested(at=at(300), trigger=None, reason=Reason.RELEASED, deadline=at(330))
+    )
+
+    assert waits_at_barrier([ready, missing], ready)
+    assert not waits_at_barrier([ready, missing], missing)
+    assert not waits_at_barrier([ready, member(registered(), 1)], ready)
+    assert not waits_at_barrier([stopped, missing], stopped)
+    assert not waits_at_barrier([member(running(), 0), missing], member(running(), 0))
 
 
 def test_a_gang_is_decided_for_the_rank_that_failed_first() -> None:  # SC-120

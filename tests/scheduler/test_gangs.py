@@ -1,5 +1,7 @@
 """Gangs: ranks that are made, placed, started, restarted and ended together (SC-130 to SC-135)."""
 
+from decimal import Decimal
+
 import pytest
 import sqlalchemy as sa
 from tests.scheduler.fake_supplier import an_offer
@@ -18,7 +20,9 @@ from tests.scheduler.invariants import check, check_quiet
 from tests.scheduler.world import World
 
 from nodus_api.scheduler import Pace
+from nodus_api.scheduler.ganging import chunks
 from nodus_api.storage import tables as t
+from nodus_api.storage.gang_store import GangEpoch
 from nodus_api.suppliers.supplier import MachineCondition, NoCapacity
 
 
@@ -290,7 +294,7 @@ async def test_a_gang_cannot_be_scaled_or_be_too_large(world: World) -> None:
     await submit_gang(world, 2)
     await world.settle()
     scaled = await world.ask("scale", count=1)
-    large = await submit_gang(world, 257, "large")
+    large = await submit_gang(world, 101, "large")
     await world.settle()
     assert await world.outcome(scaled) == "Refused"
     assert await world.outcome(large) == "Refused"
@@ -355,3 +359,87 @@ async def test_a_gang_goes_before_singles_of_its_age(world: World) -> None:  # S
     documents = await world.all_documents()
     starting = [one for one in documents if one["status"]["progress"]["stage"] == "Starting"]
     assert {one["metadata"]["ownerReferences"][0]["name"] for one in starting} == {"train"}
+
+
+def test_a_transaction_takes_gangs_whole() -> None:  # SC-130, SC-606
+    small, large = (GangEpoch(gang=name, epoch=1, size=size) for name, size in (("a", 3), ("b", 9)))
+    gangs = {2: small, 5: small, 7: large}
+
+    assert list(chunks([1, 2, 3, 4, 5, 6, 7, 8], gangs, 4)) == [[1, 2, 5], [3, 4, 6], [7], [8]]
+    assert list(chunks([9, 2], gangs, 4)) == [[9, 2]]
+    assert list(chunks([], {}, 4)) == []
+
+
+async def test_a_gang_shares_its_limit(world: World) -> None:  # SC-622, P-14
+    world.fake.offered = [an_offer(rate="36.00")]
+    limits = {"maxCostUSD": "8"}
+    runners = await run_gang(
+        world, 2, limits=limits, estimate={"hours": "0.01"}, stopGraceSeconds=5
+    )
+    while not world.fake.signals:
+        for runner in runners:
+            await runner.report("heartbeat")
+        await world.settle(10)
+    assert len(world.fake.signals) == 2
+    await stop_by_order(world, *runners)
+    await world.settle(5)
+    assert await stages(world, 1) == ["Stopped MaxCostReached"] * 2
+    assert await stages(world, 2) == []
+    workload = await world.workload()
+    assert (workload["state"], workload["outcome"]) == ("Failed", "MaxCostReached")
+    spent = [await world.status(which) for which in at_epoch(1, 2)]
+    assert sum(Decimal(one["actual"]["costUSD"]) for one in spent) <= 8
+    await check_quiet(world)
+
+
+async def test_a_gang_is_not_placed_beyond_its_limit(world: World) -> None:  # SC-310
+    world.fake.offered = [an_offer(rate="1.00")]
+    limits = {"maxCostUSD": "1.5"}  # enough for one rank
+    await submit_gang(world, 2, limits=limits, estimate={"hours": "1"})
+    await world.settle()
+    assert await stages(world, 1) == ["Failed Unplaceable"] * 2
+    rejected = (await world.status())["placement"]["explain"]["rejected"]
+    assert [one["reason"] for one in rejected] == ["CostAboveLimit"]
+
+
+async def test_a_deleted_gang_ends_while_it_waits(world: World) -> None:
+    world.fake.slots = 1
+    await submit_gang(world, 2)
+    await world.settle()
+    await world.ask("delete")
+    await world.settle(1)
+    assert await stages(world, 1) == ["Stopped Stopped"] * 2
+
+
+async def test_a_second_failure_of_a_gang_is_not_counted(world: World) -> None:  # SC-120
+    runners = await run_gang(world, 3, restart={"maxRetries": 5})
+    await end(runners[0], 3)
+    await world.settle(1)
+    await end(runners[1], 4)  # by itself, before its stop signal
+    await world.settle(1)
+    await stop_by_order(world, runners[2])
+    await world.settle(30)
+    assert await stages(world, 2) == ["Starting"] * 3
+    assert [row["retries_used"] for row in await world.rows(t.slots) if row["slot"] == "0"] == [1]
+    waits = {row["not_before"] for row in await world.rows(t.slots)}
+    assert len(waits) == 1
+
+
+async def test_a_start_that_fails_covers_the_ranks_that_never_started(world: World) -> None:
+    await submit_gang(world, 3, limits={"startDeadlineSeconds": 9000})  # SC-520
+    await world.settle()
+    runners = await register(world, "0/1", "1/1")
+    await world.settle(30)
+    for _ in range(5):
+        for runner in runners:
+            await runner.report("heartbeat")
+        await world.settle(150)
+    assert await stages(world, 1) == [
+        "Stopped Released", "Stopped Released", "Lost StartupTimeout",
+    ]  # fmt: skip
+    for which in at_epoch(1, 3):
+        status = await world.status(which)
+        assert status["actual"]["costUSD"] == "0.000000"
+        assert status["actual"]["segments"]["coveredByNodus"]
+        assert status["interruption"]["trigger"] == "StartupTimeout"
+    assert await stages(world, 2)

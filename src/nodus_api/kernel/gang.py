@@ -27,6 +27,16 @@ def all_registered(members: Sequence[Attempt]) -> bool:
     )
 
 
+def waits_at_barrier(members: Sequence[Attempt], member: Attempt) -> bool:
+    """Whether a registered rank waits for others to register (SC-133).
+
+    Its own time to start is not over then: the rank that is missing runs out of it, and
+    takes the gang along (SC-134).
+    """
+    ready = member.stage is Stage.STARTING and member.registered is not None
+    return ready and member.drain is None and not all_registered(members)
+
+
 def first_failed(members: Sequence[Attempt]) -> Attempt | None:
     """Return the rank for which the gang is decided: Lost or Failed first, then lowest (SC-120)."""
     failed = [member for member in members if member.stage in (Stage.LOST, Stage.FAILED)]

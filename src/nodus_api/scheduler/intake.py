@@ -26,8 +26,8 @@ log = logging.getLogger(__name__)
 MUTABLE = ("parallelism", "limits")
 """What a Job's spec may change by submitting it again (SC-802)."""
 
-MOST_RANKS = 256
-"""A gang is locked, moved and published in one transaction, with the epoch before it."""
+MOST_RANKS = 100
+"""A gang is locked, moved and published in one transaction, which SC-606 bounds by this."""
 
 Answer = tuple["Applied", str | None]
 

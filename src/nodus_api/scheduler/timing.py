@@ -8,6 +8,7 @@ from functools import partial
 
 from nodus_api.kernel import deadlines, events
 from nodus_api.kernel.deadlines import Limits, Overdue, Silence
+from nodus_api.kernel.gang import waits_at_barrier
 from nodus_api.kernel.lifecycle import advance
 from nodus_api.kernel.spec import WorkloadSpec
 from nodus_api.kernel.vocabulary import Reason, Stage, Trigger
@@ -16,7 +17,7 @@ from nodus_api.scheduler.context import LoopContext
 from nodus_api.scheduler.drilling import as_drilled
 from nodus_api.scheduler.ganging import release_late_ranks
 from nodus_api.scheduler.handing_back import give_up
-from nodus_api.scheduler.settling import release_machines
+from nodus_api.scheduler.settling import ranks_with, release_machines
 from nodus_api.scheduler.stopping import end_unstarted, without_orders
 from nodus_api.storage import due
 from nodus_api.storage.batch import Batch
@@ -53,7 +54,8 @@ async def apply_deadlines(
         release_late_ranks(batch)
         for record in list(batch.records.values()):
             if record.attempt.live:
-                moved = _overdue(record, batch.now)
+                waits = waits_at_barrier(ranks_with(batch, record), record.attempt)
+                moved = record if waits else _overdue(record, batch.now)
                 if record.attempt.drain and moved.attempt.live and not moved.attempt.drain:
                     loop.metrics.notices.labels(outcome="cleared").inc()
                 vouched = not asked or _vouched(moved, running, batch.now)
