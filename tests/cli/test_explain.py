@@ -264,14 +264,18 @@ async def test_sentences_that_change_without_the_placement_are_kept(world: World
     world.fake.before = NoCapacity("none")  # SC-009b, SC-360
     await world.submit()
     await world.settle()
-    first = (await facts_of(world))["placement"]
-    world.fake.before = NoCapacity("none")
+    first = await facts_of(world)
+    world.fake.offered = [an_offer(available=0)]
+    (await world.lead()).loop.offers_due = 0.0  # it is asked before the rest is over
+    await world.settle(5)
     await world.settle(40)
-    second = (await facts_of(world))["placement"]
+    second = await facts_of(world)
 
-    assert first["rejected"] == second["rejected"]
-    assert first["sentence"] != second["sentence"]
-    assert "next try at 2026-01-01T00:0" in second["sentence"]
+    assert first["placement"]["rejected"] == second["placement"]["rejected"]
+    assert first["placement"]["sentence"] == first["waiting"]["message"]
+    assert "next try at 2026-01-01T00:00:3" in first["placement"]["sentence"]
+    assert second["placement"]["sentence"] == second["waiting"]["message"]
+    assert "next try" not in second["placement"]["sentence"]
 
 
 @pytest.mark.parametrize("reason", list(Reason))
