@@ -160,7 +160,10 @@ class Books:
         holders = {one["machine"]: one["attempt"] for one in self.tables["leases"]}
         proven = {one["no"]: one["deletion_proven"] for one in self.tables["attempts"]}
         for row in self.tables["machines"]:
-            if row["handle"] is None or row["gone"] is None:
+            if row["gone"] is None:
+                continue
+            if row["handle"] is None:
+                yield from self._never_made(row)
                 continue
             made, at = truth[row["handle"]], _moment(row["gone"])
             if made.ended is None:
@@ -171,6 +174,13 @@ class Books:
             ended = made.ended.replace(microsecond=0) if made.ended else at
             if told and row["billing_start"] and _moment(told) < ended:
                 yield f"P-10: deletion proven at {told}, the machine ended at {made.ended}"
+
+    def _never_made(self, row: Line) -> Iterator[str]:
+        """SC-609: what was given up as never made was not there; a late create may come after."""
+        for made in self.walk.supplier.truth.values():
+            there = made.ended is None and made.since <= _moment(row["gone"])
+            if there and made.intent.key == row["key"]:
+                yield f"SC-609: {row['key'][:8]} is Gone as never made, and {made.handle} lives"
 
     def _bills(self) -> Iterator[str]:
         """P-11, P-12, P-14: clocks without gap, nothing negative, no workload above its limit."""
