@@ -48,6 +48,8 @@ class Life:
     offsets: Sequence[float] = (0, 15)
     doubts: Mapping[str, str] = field(default_factory=dict)
     sync_delete: bool = True
+    boots: int = 0
+    """The moment from which on machines run; before, they are only being made."""
     moments: int
 
 
@@ -187,11 +189,15 @@ class Telling:
         await world.clock.advance(number * BETWEEN.total_seconds())
 
     async def _happens(self, number: int) -> None:
-        world = self._world
+        world, running = self._world, number >= self._life.boots
+        self.supplier.starts = MachineCondition.RUNNING if running else MachineCondition.PENDING
         if number == 0:
             await world.order_job("first", **self._life.spec)
         if number in self._life.orders:
             await world.order(f"order {number}", self._life.orders[number])
+        if number == self._life.boots:
+            for key in self.supplier.machines:
+                self.supplier.become(key, condition=MachineCondition.RUNNING)
         for intent in list(self.supplier.intents.values()):
             if intent.key in self.supplier.machines:
                 await self._speaks(intent)
@@ -369,4 +375,14 @@ STOPS = Life(  # suspended, resumed, stopped, deleted
     orders={4: "suspend", 6: "resume", 10: "stop", 12: "delete"},
     moments=13,
 )
-LIVES = (LOSS, DOUBT, STOPS)
+EARLY = Life(  # stopped while a machine is being made
+    name="early",
+    spec={"completions": 2, "parallelism": 2},
+    words={},
+    orders={1: "stop"},
+    doubts={"1/1": "after"},
+    offsets=(0, 3),
+    boots=2,
+    moments=4,
+)
+LIVES = (LOSS, DOUBT, STOPS, EARLY)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import asyncpg
 import pytest
-from tests.conftest import START, SharedDatabases
+from tests.conftest import START, FirstRows, SharedDatabases
 from tests.scheduler.failpoints import FAULTS, Plan
 from tests.scheduler.lives import LIVES, Life, Reference, Telling
 from tests.scheduler.mortal_world import MortalWorld, TrueSupplier
@@ -17,7 +17,7 @@ from tests.scheduler.sweeping import SEED, Run, a_seed, chosen
 from nodus_api.clock import ManualClock
 from nodus_api.storage.engine import Role
 
-RUNS = 10
+RUNS = 8
 SHOWN = 5
 """Runs a life in every test run; which ones, the seed decides."""
 GAP_SECONDS = 45.0
@@ -99,3 +99,17 @@ def report(life: Life, reference: Reference, runs: str, seed: int) -> None:
     sites = Counter(site.kind for moment in reference.sites for site in moment)
     kinds = ", ".join(f"{number} {kind}s" for kind, number in sorted(sites.items()))
     print(f"life {life.name}: {sites.total()} failpoints ({kinds}); {runs}; {SEED}={seed}")  # noqa: T201
+
+
+@pytest.mark.parametrize("life", LIVES, ids=lambda life: life.name)
+async def test_every_report_may_come_twice(  # P-07, SC-641
+    life: Life, keeper: RowKeeper, first_rows: FirstRows, shared_databases: SharedDatabases
+) -> None:
+    sweep = Sweep(life, keeper, shared_databases)
+    once = await sweep.reference()
+    await first_rows.restore()
+    world = sweep.world()
+    world.replay = True
+    twice = await Telling(world, life, keeper).tell()
+    assert twice.documents == once.documents
+    assert twice.standings == once.standings
