@@ -320,12 +320,16 @@ async def test_an_exit_before_the_loss_keeps_its_outcome(world: World) -> None: 
     await check_quiet(world)
 
 
-REFUSED = {
+REFUSED: dict[str, tuple[Any, dict[str, Any], str]] = {
     "heartbeat in Starting": ("heartbeat", {}, "it is Starting: a heartbeat drill is for one that"),
     "unknown": ("flood", {}, "is no trigger of a drill: use one of preemption, node-loss"),
     "missing": (None, {}, "is no trigger of a drill"),
     "notice of another": ("node-loss", {"noticeSeconds": 5}, "comes without a notice"),
     "long notice": ("preemption", {"noticeSeconds": 3601}, "0 s to 1 h"),
+    "no number": ("preemption", {"noticeSeconds": "soon"}, "whole seconds"),
+    "half a second": ("preemption", {"noticeSeconds": 0.5}, "whole seconds"),
+    "no notice that a row could hold": ("preemption", {"noticeSeconds": 10**30}, "0 s to 1 h"),
+    "a list for a trigger": (["preemption"], {}, "is no trigger of a drill"),
     "negative notice": ("preemption", {"noticeSeconds": -1}, "0 s to 1 h"),
 }
 

@@ -68,31 +68,42 @@ async def take_drill(loop: LoopContext, command: Command) -> str:
 
 
 def _asked(command: Command, now: datetime) -> Drill:
+    """Return what a command asks for, once `_refusal` has found nothing wrong with its body."""
     seconds = command.body.get("noticeSeconds")
-    notice = None if seconds is None else timedelta(seconds=int(seconds))
+    notice = None if seconds is None else timedelta(seconds=seconds)
     return Drill(loss=Loss(command.body["trigger"]), since=now, notice=notice)
 
 
 def _refusal(
     loop: LoopContext, record: AttemptRecord, command: Command, now: datetime
 ) -> str | None:
-    caps, trigger = loop.supplier.caps, command.body.get("trigger")
-    if trigger not in tuple(Loss):
-        return f"{trigger!r} is no trigger of a drill: use one of {', '.join(Loss)}"
+    caps = loop.supplier.caps
+    wrong = _wrong(command.body.get("trigger"), command.body.get("noticeSeconds"))
+    if wrong is not None:
+        return wrong
     asked = _asked(command, now)
-    notice = asked.notice or timedelta(0)
     if not caps.inject:
         return "its supplier cannot make faults on purpose: drill an Attempt of another"
-    if asked.notice is not None and asked.loss is not Loss.PREEMPTION:
-        return f"a {asked.loss} comes without a notice: leave --notice out"
-    if not timedelta(0) <= notice <= drills.LONGEST_NOTICE:
-        return "a notice is of 0 s to 1 h: give a shorter --notice"
-    if notice and not caps.notices:
+    if asked.notice and not caps.notices:
         return "its supplier announces no reclaims: give --notice 0s"
     standing = drill_of(record)
     if standing is not None and standing.in_force(record.attempt, now):
         return f"a {standing.loss} drill of it is under way since {standing.since:%H:%M:%S} UTC"
     return drills.refusal(record.attempt, asked.loss)
+
+
+def _wrong(trigger: object, seconds: object) -> str | None:
+    """Return what no drill can be asked by, whoever wrote the command; None if nothing is wrong."""
+    if trigger not in tuple(Loss):
+        return f"{trigger!r} is no trigger of a drill: use one of {', '.join(Loss)}"
+    if seconds is None:
+        return None
+    if trigger != Loss.PREEMPTION:
+        return f"a {trigger} comes without a notice: leave --notice out"
+    longest = drills.LONGEST_NOTICE // timedelta(seconds=1)
+    if isinstance(seconds, bool) or not isinstance(seconds, int) or not 0 <= seconds <= longest:
+        return "a notice is of 0 s to 1 h, in whole seconds: give another --notice"
+    return None
 
 
 async def make_faults(loop: LoopContext) -> None:

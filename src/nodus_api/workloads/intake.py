@@ -6,7 +6,8 @@ loop reads of a command, by verb:
 - submit: `kind`, `target` (the name), `body = {"spec": canonical spec}`;
 - stop, suspend, resume, delete: `kind`, `target`, `body = {}`;
 - scale: `kind`, `target`, `body = {"count": n}`;
-- drill: `target` is the Attempt's name, `body = {"trigger": ..., "noticeSeconds": n}`.
+- drill: `target` is the Attempt's name, `body = {"trigger": ..., "noticeSeconds": n}`; only a
+  preemption has a notice.
 """
 
 from collections.abc import Mapping
