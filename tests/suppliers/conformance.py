@@ -268,30 +268,44 @@ class Conformance:
         assert repeated.condition is MachineCondition.GONE
         assert await fleet.supplier.find("late") is None
 
-    async def test_a_reclaim_is_announced_before_it_is_done(
-        self, fleet: Fleet, tmp_path: Path
-    ) -> None:  # SC-702, SC-630
+    async def test_a_reclaim_is_announced_once(self, fleet: Fleet) -> None:  # SC-702, SC-630
         if not fleet.supplier.caps.notices or not fleet.supplier.caps.inject:
             return
-        pid = tmp_path / "pid"
-        script = self.shell(f"echo $$ > {pid}; exec sleep 60")
-        created = await fleet.supplier.create(an_intent("reclaimed", *script))
-        await eventually(lambda: _is(lambda: pid.exists() and pid.read_text().endswith("\n")))
-        fault = FaultInjection(kind="preemption", notice=timedelta(seconds=1))
+        created = await fleet.supplier.create(an_intent("noticed", *self.shell("exec sleep 60")))
+        fault = FaultInjection(kind="preemption", notice=timedelta(hours=1))
+        before = [one async for one in fleet.supplier.notices()]
 
         await fleet.supplier.inject(created.handle, fault)
-        (notice,) = [one async for one in fleet.supplier.notices()]
-        await fleet.restarted().inject(created.handle, replace(fault, notice=timedelta(hours=1)))
+        told = [one async for one in fleet.supplier.notices()]
+        await fleet.restarted().inject(created.handle, replace(fault, notice=timedelta(0)))
         again = [one async for one in fleet.restarted().notices()]  # the first deadline stands
 
-        assert notice.handle == created.handle
-        assert again in ([notice], [])
+        assert before == []
+        assert [one.handle for one in told] == [created.handle]
+        assert created.billing_start is not None
+        assert told[0].deadline > created.billing_start + timedelta(minutes=59)
+        assert again == told
+        view = (await fleet.supplier.observe([created.handle]))[created.handle]
+        assert view.condition is MachineCondition.RUNNING
+
+    async def test_a_reclaim_is_done_at_its_deadline(self, fleet: Fleet) -> None:  # SC-702
+        if not fleet.supplier.caps.notices or not fleet.supplier.caps.inject:
+            return
+        created = await fleet.supplier.create(an_intent("reclaimed", *self.shell("exec sleep 60")))
+        running = await view_when(
+            fleet.supplier, created.handle, lambda v: v.condition is MachineCondition.RUNNING
+        )
+        fault = FaultInjection(kind="preemption", notice=timedelta(seconds=1))
+        await fleet.supplier.inject(created.handle, fault)
+
         view = await view_when(
             fleet.restarted(), created.handle, lambda v: v.condition is MachineCondition.FAILED
         )
+
         assert (view.reclaimed, view.exit) == (True, None)
         assert view.ended_at is not None
-        assert view.ended_at >= notice.deadline
+        assert running.billing_start is not None
+        assert view.ended_at >= running.billing_start + timedelta(seconds=1)
         assert [one async for one in fleet.supplier.notices()] == []
 
     async def test_an_exit_before_the_reclaim_is_told(self, fleet: Fleet, tmp_path: Path) -> None:
