@@ -443,3 +443,32 @@ async def test_a_start_that_fails_covers_the_ranks_that_never_started(world: Wor
         assert status["actual"]["segments"]["coveredByNodus"]
         assert status["interruption"]["trigger"] == "StartupTimeout"
     assert await stages(world, 2)
+
+
+async def test_a_machine_that_does_not_come_ends_the_gang_epoch(world: World) -> None:
+    world.fake.slow = {2}  # SC-132, SC-520, SC-613
+    await submit_gang(world, 3)
+    await world.settle()
+    assert await stages(world, 1) == ["Starting", "Starting", "Acquiring"]
+    for _ in range(10):
+        await world.settle(31)
+    await world.settle(5)
+    assert await stages(world, 1) == ["Stopped Released"] * 3
+    for which in at_epoch(1, 2):
+        actual = (await world.status(which))["actual"]
+        assert actual["costUSD"] == "0.000000"
+        assert actual["segments"]["coveredByNodus"][0] == "Boot"
+    assert await stages(world, 2)
+    await check(world)
+
+
+async def test_a_rank_counts_as_signalled_when_it_was_reached(world: World) -> None:  # SC-013
+    runners = await run_gang(world, 3)
+    world.fake.deaf_signals = 1
+    lose(world, runners[1])
+    passes = await world.lead()
+    for _ in range(4):
+        await passes.once()
+        await passes.loop.calls.settled()
+    work = await world.rows(t.attempt_work)
+    assert sum(row["drain_signalled"] is not None for row in work) == 1
