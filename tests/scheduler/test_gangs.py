@@ -1,5 +1,6 @@
 """Gangs: ranks that are made, placed, started, restarted and ended together (SC-130 to SC-135)."""
 
+from dataclasses import replace
 from decimal import Decimal
 
 import pytest
@@ -96,13 +97,22 @@ async def test_a_gang_too_large_for_the_room_waits_whole(world: World) -> None: 
 
 
 async def test_a_gang_stays_within_one_offer(world: World) -> None:  # SC-131
-    world.fake.offered = [
-        an_offer(available=2),
-        an_offer("cpu-1c-4g-us", available=2),
-    ]
+    """Four machines are free in the class, but three of them nowhere together, then somewhere."""
+    near = replace(an_offer(available=1), region="near", cost_on_demand=Decimal("0.01"))
+    far = an_offer(available=2)
+    world.fake.offered = [near, far]
     await submit_gang(world, 3)
     await world.settle()
     assert await stages(world, 1) == ["Pending"] * 3
+    notes = (await world.documents())["0/1"]["metadata"]["annotations"]
+    assert "gang of 3: 2 placed at most" in notes["nodus.dev/waiting-message"]
+
+    world.fake.offered = [near, an_offer(available=3)]
+    await world.settle(15)
+    await world.settle(15)
+    assert await stages(world, 1) == ["Starting"] * 3
+    assert len({row["offer"] for row in await world.rows(t.machines)}) == 1
+    assert {one.region for one in world.fake.intents.values()} == {"here"}
 
 
 async def test_a_class_without_a_network_is_never_for_a_gang(world: World) -> None:  # SC-310
