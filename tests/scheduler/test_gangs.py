@@ -1,5 +1,6 @@
 """Gangs: ranks that are made, placed, started, restarted and ended together (SC-130 to SC-135)."""
 
+from dataclasses import replace
 from decimal import Decimal
 
 import pytest
@@ -96,13 +97,22 @@ async def test_a_gang_too_large_for_the_room_waits_whole(world: World) -> None: 
 
 
 async def test_a_gang_stays_within_one_offer(world: World) -> None:  # SC-131
-    world.fake.offered = [
-        an_offer(available=2),
-        an_offer("cpu-1c-4g-us", available=2),
-    ]
+    """Four machines are free in the class, but three of them nowhere together, then somewhere."""
+    near = replace(an_offer(available=1), region="near", cost_on_demand=Decimal("0.01"))
+    far = an_offer(available=2)
+    world.fake.offered = [near, far]
     await submit_gang(world, 3)
     await world.settle()
     assert await stages(world, 1) == ["Pending"] * 3
+    notes = (await world.documents())["0/1"]["metadata"]["annotations"]
+    assert "gang of 3: 2 placed at most" in notes["nodus.dev/waiting-message"]
+
+    world.fake.offered = [near, an_offer(available=3)]
+    await world.settle(15)
+    await world.settle(15)
+    assert await stages(world, 1) == ["Starting"] * 3
+    assert len({row["offer"] for row in await world.rows(t.machines)}) == 1
+    assert {one.region for one in world.fake.intents.values()} == {"here"}
 
 
 async def test_a_class_without_a_network_is_never_for_a_gang(world: World) -> None:  # SC-310
@@ -443,3 +453,32 @@ async def test_a_start_that_fails_covers_the_ranks_that_never_started(world: Wor
         assert status["actual"]["segments"]["coveredByNodus"]
         assert status["interruption"]["trigger"] == "StartupTimeout"
     assert await stages(world, 2)
+
+
+async def test_a_machine_that_does_not_come_ends_the_gang_epoch(world: World) -> None:
+    world.fake.slow = {2}  # SC-132, SC-520, SC-613
+    await submit_gang(world, 3)
+    await world.settle()
+    assert await stages(world, 1) == ["Starting", "Starting", "Acquiring"]
+    for _ in range(10):
+        await world.settle(31)
+    await world.settle(5)
+    assert await stages(world, 1) == ["Stopped Released"] * 3
+    for which in at_epoch(1, 2):
+        actual = (await world.status(which))["actual"]
+        assert actual["costUSD"] == "0.000000"
+        assert actual["segments"]["coveredByNodus"][0] == "Boot"
+    assert await stages(world, 2)
+    await check(world)
+
+
+async def test_a_rank_counts_as_signalled_when_it_was_reached(world: World) -> None:  # SC-013
+    runners = await run_gang(world, 3)
+    world.fake.deaf_signals = 1
+    lose(world, runners[1])
+    passes = await world.lead()
+    for _ in range(4):
+        await passes.once()
+        await passes.loop.calls.settled()
+    work = await world.rows(t.attempt_work)
+    assert sum(row["drain_signalled"] is not None for row in work) == 1
