@@ -315,11 +315,14 @@ def _told(document: Mapping[str, Any]) -> Mapping[str, Any]:
     kept: dict[str, Any] = json.loads(json.dumps(document))
     del kept["metadata"]
     status = kept["status"]
-    timings = status["timings"]
+    timings, delayed = status["timings"], set(_DELAYED)
+    if "commandStartedTime" not in timings:  # it ends when the scheduler comes to it
+        delayed.add("finishedTime")
+        status.get("interruption", {}).pop("time", None)
     status["timings"] = {
         name: value
         for name, value in timings.items()
-        if name not in _DELAYED and not name.endswith("Seconds")
+        if name not in delayed and not name.endswith("Seconds")
     }
     status["actual"] = {
         "runningUSD": status["actual"]["segments"].get("runningUSD"),
