@@ -43,7 +43,7 @@ specs = st.fixed_dictionaries(
         "limits": st.fixed_dictionaries(
             {},
             optional={
-                "maxCostUSD": st.sampled_from(("0.05", "0.002", "0.01")),
+                "maxCostUSD": st.sampled_from(("0.05", "0.03", "0.002")),
                 "maxDurationSeconds": st.sampled_from((60, 600)),
                 "startDeadlineSeconds": st.sampled_from((60, 600)),
             },
