@@ -482,3 +482,33 @@ async def test_a_rank_counts_as_signalled_when_it_was_reached(world: World) -> N
         await passes.loop.calls.settled()
     work = await world.rows(t.attempt_work)
     assert sum(row["drain_signalled"] is not None for row in work) == 1
+
+
+async def test_a_gang_that_waited_in_vain_is_placed_again_whole(world: World) -> None:
+    world.fake.slow = {0, 1}  # SC-132, SC-613
+    await submit_gang(world, 2)
+    await world.settle()
+    assert await stages(world, 1) == ["Acquiring"] * 2
+    first = set(world.fake.intents)
+    world.fake.slow = set()
+    await world.settle(301)
+    await world.settle(40)
+    assert await stages(world, 1) == ["Starting"] * 2
+    assert await stages(world, 2) == []
+    assert first.isdisjoint(world.fake.machines)
+    await check(world)
+
+
+async def test_a_stop_of_a_gang_that_acquires_waits_for_every_grant(world: World) -> None:
+    world.fake.slow = {1}  # SC-006a, T17
+    await submit_gang(world, 2)
+    await world.settle()
+    await world.ask("stop")
+    await world.settle(1)
+    assert await stages(world, 1) == ["Stopped Stopped", "Acquiring"]
+    world.fake.become((await world.runner("1/1")).intent.key, condition=MachineCondition.RUNNING)
+    await world.settle(3)
+    await world.settle(5)
+    assert await stages(world, 1) == ["Stopped Stopped"] * 2
+    assert await stages(world, 2) == []
+    await check_quiet(world)
