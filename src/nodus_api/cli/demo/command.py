@@ -198,7 +198,6 @@ async def _happen(directory: DataDirectory, client: ApiClient, diary: Path) -> N
 
 async def _nodus(directory: DataDirectory, *arguments: str) -> None:
     """Run a command of this program as a user does, and show it. Raises Failed if it fails."""
-    click.echo(f"\n$ nodus {' '.join(arguments)}")
     running = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "nodus_api.cli.main", *arguments),
         *("--data-dir", str(directory.root)),
@@ -208,6 +207,6 @@ async def _nodus(directory: DataDirectory, *arguments: str) -> None:
         env=_own_environment(),
     )
     said, _ = await running.communicate()
-    click.echo(said.decode(errors="replace"))
+    click.echo(f"\n$ nodus {' '.join(arguments)}\n{said.decode(errors='replace')}")
     if running.returncode != 0:
         raise Failed(f"`nodus {arguments[0]}` ended with exit code {running.returncode}.")

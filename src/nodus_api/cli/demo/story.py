@@ -98,13 +98,8 @@ class Story:
     @property
     def over(self) -> bool:
         """Whether all that was to happen has, and every machine is gone."""
-        return (
-            {"drill", "kill", "stop"} <= self.done
-            and self.board.settled()
-            and all(
-                self._last(PAIR, str(rank))["status"]["phase"] == "Succeeded" for rank in (0, 1)
-            )
-        )
+        acted = {"drill", "kill", "stop"} <= self.done and not self.asking
+        return acted and self.board.settled() and self._succeeded(PAIR, range(RANKS))
 
     def _due(self, act: str, now: bool) -> bool:
         if act in self.done or not now:
