@@ -2,6 +2,7 @@
 
 import itertools
 from collections import defaultdict
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -38,8 +39,12 @@ async def check(world: World) -> None:
     """Check everything that holds at any moment."""
     records = await all_records(world)
     await _documents_match_rows(world, records)
-    _epochs(records)
-    _gangs(records)
+    retired: dict[Any, list[int]] = defaultdict(list)
+    for row in await world.rows(t.attempts_archive):
+        retired[row["workload"], row["slot"]].append(row["epoch"])
+    _epochs(records, retired)
+    leaving = {workload for workload, _ in retired}  # not all ranks leave at once
+    _gangs([one for one in records if one.workload.uid not in leaving])
     _saved_together(records, await world.rows(t.checkpoints))
     for record in records:
         _milestones(record.attempt)
@@ -67,14 +72,18 @@ async def _documents_match_rows(world: World, records: list[AttemptRecord]) -> N
         assert splice(bytes(row["doc"]), 1) == splice(render(record.view).doc, 1)
 
 
-def _epochs(records: list[AttemptRecord]) -> None:
-    """At most one live Attempt a slot; epochs 1, 2, 3 …; superseded by the next (P-04)."""
+def _epochs(records: list[AttemptRecord], retired: Mapping[Any, list[int]]) -> None:
+    """At most one live Attempt a slot; epochs 1, 2, 3 …; superseded by the next (P-04).
+
+    Those that were retired are the first ones.
+    """
     slots: dict[Any, list[Attempt]] = defaultdict(list)
     for record in records:
         slots[record.attempt.workload, record.attempt.slot].append(record.attempt)
-    for attempts in slots.values():
+    for key, attempts in slots.items():
         attempts.sort(key=lambda one: one.epoch)
-        assert [one.epoch for one in attempts] == list(range(1, len(attempts) + 1))
+        epochs = [*sorted(retired.get(key, ())), *(one.epoch for one in attempts)]
+        assert epochs == list(range(1, len(epochs) + 1))
         assert sum(one.live for one in attempts) <= 1
         assert all(not one.live for one in attempts[:-1])
         for earlier, later in itertools.pairwise(attempts):
