@@ -15,7 +15,6 @@ ALL_CHARGED = (
     "Stopped",
     "Suspended",
     "MaxCostReached",
-    "Released",
 )
 AFTER_A_START = ("NodeLost", "Preempted")
 NODUS_FAULT = ("InternalError", "CheckpointUnavailable")
@@ -48,6 +47,8 @@ def parts_of(document: Mapping[str, Any]) -> list[Part]:
     lost = interruption.get("lostSeconds", 0)
     if reason in NODUS_FAULT or interruption.get("trigger") == "Drill":
         covers = head, lost if "lostSeconds" in interruption else running, teardown
+    elif reason == "Released":
+        covers = _released(document.get("release"), head, teardown)
     elif reason in ALL_CHARGED:
         covers = 0, 0, 0
     elif reason in AFTER_A_START and begun:
@@ -87,6 +88,17 @@ def actual_of(document: Mapping[str, Any]) -> dict[str, Any]:
         "hours": f"{hours:.6f}",
         "segments": segments,
     }
+
+
+def _released(why: str | None, head: int, teardown: int) -> tuple[int, int, int]:
+    """Return what Nodus pays of a rank that was let go; its peers are told by its reader."""
+    match why:
+        case "gang never started":
+            return head, 0, teardown
+        case "a peer's fault was not the customer's":
+            return 0, 0, teardown
+        case _:
+            return 0, 0, 0
 
 
 def _resumes(document: Mapping[str, Any]) -> bool:

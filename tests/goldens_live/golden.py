@@ -17,11 +17,11 @@ BODIES = Path(__file__).parent / "bodies"
 WRITE = "NODUS_WRITE_GOLDENS"
 
 
-async def compare(live: LiveWorld, name: str, owner: str = "train") -> None:
-    """Compare all Attempts of a Job, each over and proven, with the reviewed ones."""
+async def compare(live: LiveWorld, name: str, owner: str = "train", *, ended: bool = True) -> None:
+    """Compare all Attempts of a Job, each over and proven if `ended`, with the reviewed ones."""
     served = await live.served()
     attempts = [one for one in served if one["metadata"]["labels"] == {"nodus.dev/job": owner}]
-    for one in attempts:
+    for one in attempts if ended else ():
         presence.check(one)
     made = Normal(attempts, live.clock.stands).documents()
     body = json.dumps(made, indent=2) + "\n"

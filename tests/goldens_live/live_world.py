@@ -1,9 +1,9 @@
 """One host in one process: Postgres, loop, local machines, their runners, and the API over HTTPS.
 
 Everything is real but the passing of time: the database's clock stands until a test moves it, so
-that minutes pass at once and each moment in a document is one that the test chose. Two doors hold
+that minutes pass at once and each moment in a document is one that the test chose. Three doors hold
 what would else happen too fast to be seen: runners reach the scheduler once `open_door` was called,
-and machines are deleted while `deleting` is set.
+machines are made unless `creating` is clear, and deleted while `deleting` is set.
 """
 
 import asyncio
@@ -40,7 +40,13 @@ from nodus_api.storage import tables as t
 from nodus_api.storage.engine import Database
 from nodus_api.storage.report_store import ReportStore
 from nodus_api.suppliers.local import LocalSupplier
-from nodus_api.suppliers.supplier import DeletionObservation, MachineIntent, MachineView
+from nodus_api.suppliers.supplier import (
+    DeletionObservation,
+    FaultInjection,
+    MachineIntent,
+    MachineView,
+    Notice,
+)
 from nodus_api.tasks import spawn
 
 ATTEMPTS = "/apis/nodus.dev/v1/namespaces/default/attempts"
@@ -75,10 +81,13 @@ class Host(LocalSupplier):
     def __init__(self, root: Path, standing: StandingClock, **how: Any) -> None:
         super().__init__(root, clock=SystemClock(), heartbeat=BEAT, **how)
         self.root = root
-        self.deleting = asyncio.Event()
+        self.creating, self.deleting = asyncio.Event(), asyncio.Event()
+        self.creating.set()
         self._standing = standing
+        self._deadlines: dict[str, datetime] = {}
 
     async def create(self, intent: MachineIntent) -> MachineView:
+        await self.creating.wait()
         return self._told(await super().create(intent))
 
     async def find(self, key: str) -> MachineView | None:
@@ -92,6 +101,15 @@ class Host(LocalSupplier):
     async def prove_deleted(self, handle: str) -> DeletionObservation:
         look = await super().prove_deleted(handle)
         return replace(look, at=self._moment(look.at))
+
+    async def inject(self, handle: str, fault: FaultInjection) -> None:
+        deadline = self._standing.now() + (fault.notice or timedelta(0))
+        self._deadlines.setdefault(handle, deadline)
+        await super().inject(handle, fault)
+
+    async def notices(self) -> AsyncIterator[Notice]:
+        async for notice in super().notices():
+            yield replace(notice, deadline=self._deadlines[notice.handle])
 
     def _told(self, view: MachineView) -> MachineView:
         ending = view.exit
@@ -369,6 +387,7 @@ async def a_live_world(
         stop.set()
         await loop
         await live.close_door()
+        host.creating.set()
         host.deleting.set()
         kept = await rows.read(database)
         alive = running(host.root, kept.machines)

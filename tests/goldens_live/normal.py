@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from tests.goldens_live.bills import actual_of, parts_of
+from tests.goldens_live.bills import AFTER_A_START, ALL_CHARGED, actual_of, parts_of
 
 LONGEST_AGE = timedelta(seconds=45)
 _HASH = re.compile(r"(-e\d+)-[a-z2-7]{5}\b")
@@ -35,7 +35,10 @@ class Normal:
     """Makes the documents of one workload, all its Attempts, comparable."""
 
     def __init__(self, attempts: Sequence[Document], stands: Sequence[datetime]) -> None:
-        self._attempts = [one | {"resumes": _resumes(one, attempts)} for one in attempts]
+        self._attempts = [
+            one | {"resumes": _resumes(one, attempts), "release": _release(one, attempts)}
+            for one in attempts
+        ]
         self._stands = [stand.replace(microsecond=0) for stand in stands]
         self._first = min(self._stand(_queued(one)) for one in attempts)
         owners = {one["metadata"]["ownerReferences"][0]["uid"] for one in attempts}
@@ -49,12 +52,13 @@ class Normal:
 
     def _document(self, attempt: Document) -> Document:
         made: Document = deepcopy(attempt)
-        del made["resumes"]
+        del made["resumes"], made["release"]
         metadata, status = made["metadata"], made["status"]
         assert int(metadata["resourceVersion"]) > 0
         assert metadata["creationTimestamp"] == status["timings"]["queuedTime"]  # LW-212
         metadata["resourceVersion"] = "REV"
         metadata["uid"] = self._uids[metadata["uid"]]
+        _gang(made["spec"], metadata["ownerReferences"][0]["uid"])
         for reference in metadata["ownerReferences"]:
             reference["uid"] = self._uids[reference["uid"]]
         self._lengths(attempt, status)
@@ -164,6 +168,13 @@ class Normal:
         return told
 
 
+def _gang(spec: Document, owner: str) -> None:
+    """Check a gang's id, and leave what of it is the same in every run (SC-130)."""
+    if "gang" in spec:
+        assert spec["gang"]["id"] == f"{owner[:8]}-workers"
+        spec["gang"]["id"] = "OWNER-workers"
+
+
 def _placement(placement: Document) -> None:
     """Check what this host and its past decide, and leave its form."""
     explain = placement["explain"]
@@ -195,6 +206,28 @@ def _resumes(attempt: Document, attempts: Sequence[Document]) -> bool:
         if one["spec"]["slot"] == spec["slot"] and one["spec"]["epoch"] == spec["epoch"] - 1
     ]
     return "restoreFrom" in spec or "Lost" in before
+
+
+def _release(attempt: Document, attempts: Sequence[Document]) -> str | None:
+    """Return why a rank was Released, by what its gang epoch shows (SC-520)."""
+    gang = attempt["spec"].get("gang")
+    if gang is None or attempt["status"].get("reason") != "Released":
+        return None
+    ranks = [one["status"] for one in attempts if _same_gang(one["spec"].get("gang"), gang)]
+    if not any("commandStartedTime" in one["timings"] for one in ranks):
+        return "gang never started"
+    failed = [one for one in ranks if one["phase"] == "Failed"]
+    if not failed:
+        return None
+    first = min(failed, key=lambda one: str(one["timings"]["finishedTime"]))
+    if first["reason"] in ALL_CHARGED:
+        return "a peer's fault was the customer's"
+    assert first["reason"] in (*AFTER_A_START, "InternalError", "CheckpointUnavailable")
+    return "a peer's fault was not the customer's"
+
+
+def _same_gang(one: Document | None, other: Document) -> bool:
+    return one is not None and (one["id"], one["epoch"]) == (other["id"], other["epoch"])
 
 
 def _queued(attempt: Mapping[str, Any]) -> str:

@@ -5,6 +5,7 @@ body. What no body here shows is listed in `NOT_HERE` with the reason why.
 """
 
 import json
+import re
 import shutil
 import sys
 from collections.abc import AsyncIterator
@@ -29,11 +30,9 @@ from nodus_api.suppliers.local import LocalSupplier, memory_groups
 GIB = 1024**3
 ASKS_FOR_400_MIB = f"{sys.executable} -c 'held = bytearray(400 << 20)'"
 
-_RECLAIMED = "local machines are reclaimed by a drill only: its bodies come with the drills"
 NOT_HERE: dict[str, str] = {
-    Reason.PREEMPTED: _RECLAIMED,
-    Trigger.PREEMPTION_NOTICE: _RECLAIMED,
-    Trigger.DRILL: _RECLAIMED,
+    Trigger.PREEMPTION_NOTICE: "unreachable: only a drill reclaims a local machine, and a notice "
+    "that a drill asked for says Drill (SC-630)",
     Reason.IMAGE_PULL_FAILED: "unreachable: the image is ignored and nothing is pulled (SC-713)",
     Reason.RESTORE_FAILED: "unreachable: a program's restore step is part of the program, and it "
     "can tell of its failure by its exit code alone",
@@ -419,3 +418,12 @@ def test_every_reason_and_trigger_is_shown_or_accounted_for() -> None:  # SC-010
 
     assert every - shown == set(NOT_HERE)
     assert shown - {None} <= every
+
+
+def test_every_body_is_compared_by_a_test() -> None:
+    tests = [path.read_text() for path in Path(__file__).parent.glob("test_*.py")]
+    compared = [
+        name for test in tests for name in re.findall(r'compare\(live, "([a-z0-9-]+)"', test)
+    ]
+
+    assert sorted(compared) == sorted(path.stem for path in BODIES.glob("*.json"))

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests.scheduler.fake_supplier import an_offer
+from tests.scheduler.gangs import at_epoch, lose, run_gang, stages, stop_by_order
 from tests.scheduler.invariants import check, check_quiet
 from tests.scheduler.world import Runner, World
 
@@ -513,6 +514,27 @@ async def test_a_time_without_a_leader_does_not_make_a_drill_void(world: World) 
     await world.settle()
     await world.settle(5)
     assert (await world.status("0/1"))["interruption"]["trigger"] == "Drill"
+
+
+async def test_a_drill_of_a_rank_hits_its_machine_alone(world: World) -> None:  # SC-134, SC-630
+    runners = await run_gang(world, 2)
+    handle = world.fake.machines[runners[1].intent.key].handle
+    command = await drill(world, "node-loss", "1/1")
+    await world.settle()
+    assert await answer(world, command) == ("Applied", None)
+    assert world.fake.injections == [(handle, FaultInjection(kind="node-loss"))]
+    asked = {row["attempt"]: row["drill"] for row in await world.rows(t.attempt_work)}
+    assert [asked[no] for no in sorted(asked)] == [None, "node-loss//made"]
+
+    lose(world, runners[1])
+    await world.settle()
+    await stop_by_order(world, runners[0])
+    assert await stages(world, 1) == ["Stopped Released", "Lost NodeLost"]
+    ends = [(await world.status(which))["interruption"]["trigger"] for which in at_epoch(1, 2)]
+    assert ends == ["Drill", "Drill"]
+    for slot in await world.rows(t.slots):
+        assert {name: slot[name] for name in NOTHING_COUNTED} == NOTHING_COUNTED
+    await check(world)
 
 
 async def test_a_drill_outside_its_project_is_not_found(world: World) -> None:

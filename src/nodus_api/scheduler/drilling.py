@@ -54,7 +54,8 @@ async def take_drill(loop: LoopContext, command: Command) -> str:
     nos = await loop.attempts.nos(due.named(command.project, command.target))
     async with loop.attempts.batch(loop.reign.token, nos) as batch:
         outcome, message = "NotFound", f"there is no such Attempt in project {command.project}"
-        for record in [batch.records[no] for no in nos]:  # not the other ranks of its gang
+        for record in [batch.records[no] for no in nos if no in batch.records]:
+            # of a gang the batch holds the other ranks too, and those are not drilled
             outcome, message = "Applied", ""
             why = _refusal(loop, record, command, batch.now)
             if why is None:
