@@ -51,10 +51,15 @@ from nodus_api.tasks import spawn
 
 ATTEMPTS = "/apis/nodus.dev/v1/namespaces/default/attempts"
 QUICK = Pace(
-    full_pass=timedelta(seconds=0.2), offers=timedelta(seconds=0.1), sweep=timedelta(hours=1)
+    full_pass=timedelta(seconds=0.2),
+    offers=timedelta(seconds=0.1),
+    sweep=timedelta(hours=1),
+    supplier_timeout=timedelta(minutes=5),  # a machine that is held is no failed call
 )
 BEAT = timedelta(seconds=0.2)
 PATIENCE = 60.0
+BUSY = (429, 503, 504)
+"""What the API answers while this machine has no time for it: ask again."""
 
 
 class StandingClock(ManualClock):
@@ -156,7 +161,10 @@ class LiveWorld:
 
     async def attempt(self, which: str = "0/1") -> dict[str, Any]:
         """Return an Attempt by `slot/epoch`, an empty object if there is none."""
-        answer = await self.http.get(ATTEMPTS)
+        async with asyncio.timeout(PATIENCE):
+            while (answer := await self.http.get(ATTEMPTS)).status_code in BUSY:
+                await SystemClock().sleep(0.2)
+        assert answer.status_code == 200, answer.text
         items: list[dict[str, Any]] = answer.json()["items"]
         found = {f"{one['spec']['slot']}/{one['spec']['epoch']}": one for one in items}
         return found.get(which, {})
