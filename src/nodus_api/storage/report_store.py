@@ -92,6 +92,7 @@ async def waiting_reports(
 ) -> dict[int, list[Report]]:
     """Return the waiting reports of machines that Attempts hold, in order of n, by machine.
 
+    Those of a Requested machine wait on, whoever brought its Attempt into the batch (SC-606).
     At most `AT_ONCE` a machine: one that floods us must not hold up the others' pass.
     """
     found: dict[int, list[Report]] = {}
@@ -117,7 +118,8 @@ def _waiting() -> sa.Select[Any]:
         sa.select(first)
         .select_from(t.leases)
         .join(first, sa.true())
-        .where(t.leases.c.attempt == sa.any_(bigints("nos")))
+        .join(t.machines, t.machines.c.no == t.leases.c.machine)
+        .where(t.leases.c.attempt == sa.any_(bigints("nos")), t.machines.c.state != "Requested")
         .order_by(first.c.machine, first.c.fence, first.c.n)
     )
 

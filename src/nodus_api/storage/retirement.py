@@ -194,18 +194,20 @@ class RetirementStore:
 def _settled(one: Any) -> sa.ColumnElement[bool]:
     """Whether an Attempt has ended for good and nothing later depends on its row.
 
-    Its machines are proven gone, or it never had one (SC-610); no later epoch of its slot is about
-    to start, which would complete its `recoverySeconds` (SC-016); and if its workload may go on:
+    Its machines are proven gone, or it never had one (SC-610), and so are those of the other ranks
+    of its gang epoch, which say who pays for a rank that was Released (SC-520); no later epoch of
+    its slot is about to start, which would complete its `recoverySeconds` (SC-016); and if its
+    workload may go on:
     it is not the predecessor of an epoch to come (SC-105, SC-140), nor one of the gang epochs that
     are counted in a row (SC-132).
     """
     later, slot, workload = t.attempts.alias(), t.slots.alias(), t.workloads.alias()
-    ended = sa.and_(
-        one.c.finished.is_not(None),
-        sa.or_(
-            one.c.deletion_proven.is_not(None),
-            ~sa.exists().where(t.leases.c.attempt == one.c.no),
-        ),
+    peer = t.attempts.alias()
+    awaited = sa.exists().where(
+        peer.c.workload == one.c.workload,
+        peer.c.gang == one.c.gang,
+        peer.c.gang_epoch == one.c.gang_epoch,
+        ~_over(peer),
     )
     starting = sa.exists().where(
         later.c.workload == one.c.workload,
@@ -236,7 +238,18 @@ def _settled(one: Any) -> sa.ColumnElement[bool]:
             ),
         ),
     )
-    return sa.and_(ended, ~starting, ~needed)
+    return sa.and_(_over(one), ~awaited, ~starting, ~needed)
+
+
+def _over(one: Any) -> sa.ColumnElement[bool]:
+    """Whether an Attempt has ended and its machines are proven gone, or it never had one."""
+    return sa.and_(
+        one.c.finished.is_not(None),
+        sa.or_(
+            one.c.deletion_proven.is_not(None),
+            ~sa.exists().where(t.leases.c.attempt == one.c.no),
+        ),
+    )
 
 
 def _after_earlier(one: Any, *, within: Any = None) -> sa.ColumnElement[bool]:
