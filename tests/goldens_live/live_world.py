@@ -20,7 +20,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID, uuid4, uuid5
 
 import httpx
 import sqlalchemy as sa
@@ -28,6 +28,7 @@ from tests.history import rows
 from tests.history.checking import assert_sound
 from tests.history.processes import running
 from tests.scheduler.world import World
+from tests.suppliers.conformance import an_intent
 
 from nodus_api.clock import ManualClock, SystemClock
 from nodus_api.runner.identity import read_identity, read_spawned
@@ -404,3 +405,26 @@ async def a_live_world(
         with suppress(FileNotFoundError):
             shutil.rmtree(folder)
     assert_sound(rows.history_of(kept, alive))
+
+
+@asynccontextmanager
+async def taken_slots(live: LiveWorld, *keys: str) -> AsyncIterator[None]:
+    """Take slots of the host by machines of another installation, one a key."""
+    other = uuid5(live.installation, "other")
+    neighbour = LocalSupplier(
+        live.host.root,
+        installation=other,
+        runner_socket=live.folder / "none.sock",
+        slots=2,
+        rate=Decimal(1),
+        clock=SystemClock(),
+        delete_grace=timedelta(seconds=1),
+    )
+    for key in keys:
+        await neighbour.create(replace(an_intent(key, "sleep", "600"), installation=other))
+    try:
+        await live.looked()
+        yield
+    finally:
+        for key in keys:
+            await neighbour.delete(key)

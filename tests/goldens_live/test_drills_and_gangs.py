@@ -8,26 +8,18 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from dataclasses import replace
-from datetime import timedelta
-from decimal import Decimal
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
-from uuid import uuid5
 
 import pytest
 from tests.goldens_live.golden import compare
-from tests.goldens_live.live_world import LiveWorld
-from tests.suppliers.conformance import an_intent
+from tests.goldens_live.live_world import LiveWorld, taken_slots
 
-from nodus_api.clock import SystemClock
 from nodus_api.runner.files import LOG
 from nodus_api.runner.identity import read_identity, read_spawned
 from nodus_api.runner.session import kill_members, process_stat
 from nodus_api.storage import tables as t
-from nodus_api.suppliers.local import LocalSupplier
 
 ROOM_FOR_TWO_EPOCHS = pytest.mark.parametrize("live", [{"slots": 4}], indirect=True)
 GANG_PROGRAM = Path(__file__).parent.parent / "scheduler" / "gang_program.py"
@@ -228,7 +220,7 @@ async def test_gang_is_stopped(live: LiveWorld) -> None:  # T17
 
 
 async def test_gang_waits_for_room(live: LiveWorld) -> None:  # SC-009a, SC-009b, SC-131
-    async with a_taken_slot(live):
+    async with taken_slots(live, "first"):
         await submit_gang(live, "exit 0")
 
         async def wait() -> bool:
@@ -415,24 +407,3 @@ def says(log: Path, words: str) -> Callable[[], Awaitable[bool]]:
         return words in await asyncio.to_thread(log.read_text)
 
     return look
-
-
-@asynccontextmanager
-async def a_taken_slot(live: LiveWorld) -> AsyncIterator[None]:
-    """Take one slot of the host by a machine of another installation."""
-    other = uuid5(live.installation, "other")
-    neighbour = LocalSupplier(
-        live.host.root,
-        installation=other,
-        runner_socket=live.folder / "none.sock",
-        slots=2,
-        rate=Decimal(1),
-        clock=SystemClock(),
-        delete_grace=timedelta(seconds=1),
-    )
-    await neighbour.create(replace(an_intent("first", "sleep", "600"), installation=other))
-    try:
-        await live.looked()
-        yield
-    finally:
-        await neighbour.delete("first")

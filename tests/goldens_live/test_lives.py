@@ -8,24 +8,17 @@ import json
 import re
 import shutil
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import replace
-from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
-from uuid import uuid5
 
 import pytest
 from tests.goldens_live.golden import BODIES, compare
-from tests.goldens_live.live_world import LiveWorld
-from tests.suppliers.conformance import an_intent
+from tests.goldens_live.live_world import LiveWorld, taken_slots
 
-from nodus_api.clock import SystemClock
 from nodus_api.kernel.vocabulary import Reason, Trigger
 from nodus_api.runner.files import CHANNEL
 from nodus_api.storage import tables as t
-from nodus_api.suppliers.local import LocalSupplier, memory_groups
+from nodus_api.suppliers.local import memory_groups
 
 GIB = 1024**3
 ASKS_FOR_400_MIB = f"{sys.executable} -c 'held = bytearray(400 << 20)'"
@@ -181,7 +174,7 @@ async def test_unplaceable(live: LiveWorld) -> None:  # scenario 2
 
 
 async def test_no_capacity(live: LiveWorld) -> None:  # scenario 3
-    async with a_full_host(live):
+    async with taken_slots(live, "first", "second"):
         await live.world.submit(template={"command": ["true"]})
         await live.until_waiting()
         await live.pass_time(3600)
@@ -190,7 +183,7 @@ async def test_no_capacity(live: LiveWorld) -> None:  # scenario 3
 
 
 async def test_stopped_while_it_waits(live: LiveWorld) -> None:  # scenario 31
-    async with a_full_host(live):
+    async with taken_slots(live, "first", "second"):
         await live.world.submit(template={"command": ["true"]})
         await live.until_waiting()
         await live.pass_time(30)
@@ -382,30 +375,6 @@ async def test_the_runner_cannot_do_its_part(live: LiveWorld) -> None:
 
 def spoil(checkpoint: Path) -> None:
     (checkpoint / "sum.json").write_text("{}")
-
-
-@asynccontextmanager
-async def a_full_host(live: LiveWorld) -> AsyncIterator[None]:
-    """Take every slot of the host by machines of another installation."""
-    other = uuid5(live.installation, "other")
-    neighbour = LocalSupplier(
-        live.host.root,
-        installation=other,
-        runner_socket=live.folder / "none.sock",
-        slots=2,
-        rate=Decimal(1),
-        clock=SystemClock(),
-        delete_grace=timedelta(seconds=1),
-    )
-    keys = ("first", "second")
-    for key in keys:
-        await neighbour.create(replace(an_intent(key, "sleep", "600"), installation=other))
-    try:
-        await live.looked()
-        yield
-    finally:
-        for key in keys:
-            await neighbour.delete(key)
 
 
 def test_every_reason_and_trigger_is_shown_or_accounted_for() -> None:  # SC-010, SC-012
