@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.live import NODUS, environment
+from tests.cli.live import NODUS, environment, eventually
 
 from nodus_api.cli.demo import decay, fit, pair
 
@@ -98,6 +98,19 @@ def test_one_slot_fails_once(tmp_path: Path, slot: str, epoch: str, code: int) -
     steps = (tmp_path / f"steps-job-{slot}").read_text().splitlines()
     assert steps == [f"{epoch} {i}" for i in range(24 if code == 0 else 12)]
     assert [one["completed"] for one in machine.saved] == list(range(3, len(steps) + 1, 3))[:7]
+
+
+def test_the_slot_that_is_drilled_does_not_end_before(tmp_path: Path) -> None:
+    machine = Machine(tmp_path / "machine", NODUS_SLOT=fit.LOST_SLOT, NODUS_EPOCH="1")
+    running = machine.run(fit.__name__, str(tmp_path), "job", "24", "0.1")
+    steps = tmp_path / f"steps-job-{fit.LOST_SLOT}"
+    eventually(lambda: steps.exists() and len(steps.read_text().splitlines()) == 23)
+
+    with pytest.raises(subprocess.TimeoutExpired):
+        running.wait(1)
+    running.kill()
+    assert ended(running)[0] == -signal.SIGKILL
+    assert len(steps.read_text().splitlines()) == 23
 
 
 def test_a_restored_fit_ends_at_the_same_result(tmp_path: Path) -> None:
