@@ -16,7 +16,7 @@ _UNITS = {
     "m": Decimal(60),
     "h": Decimal(3600),
 }
-_NUMBER = r"\d+(?:\.\d*)?|\.\d+"
+_NUMBER = r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+"
 _GO = re.compile(rf"(?:(?:{_NUMBER})(?:ns|us|µs|ms|s|m|h))+")
 _GO_PART = re.compile(rf"({_NUMBER})(ns|us|µs|ms|s|m|h)")
 _ISO = re.compile(

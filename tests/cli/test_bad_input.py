@@ -70,6 +70,47 @@ async def test_of_two_documents_one_bad_one_refuses_both(
         assert await connection.scalar(sa.select(sa.func.count()).select_from(t.commands)) == 0
 
 
+def test_a_job_in_two_files_is_refused(nodus: Nodus, tmp_path: Path) -> None:
+    for name in ("a.yaml", "b.yaml"):
+        (tmp_path / name).write_text(GOOD)
+    files = ["-f", tmp_path / "a.yaml", "-f", tmp_path / "b.yaml"]
+
+    said = refusal(nodus("submit", *files, "--data-dir", tmp_path))
+    assert said == f"{tmp_path}/b.yaml: Job train was given already: leave one of the two out."
+
+
+async def test_every_file_that_is_named_is_submitted(
+    nodus: Nodus, scheduler_database: Database, clean_database: str, tmp_path: Path
+) -> None:
+    files: list[object] = []
+    for name in ("one", "two"):
+        (tmp_path / name).write_text(job(name, "true"))
+        files += ["-f", tmp_path / name]
+    asked = ["--no-wait", "--database-url", clean_database]
+
+    result = await asyncio.to_thread(nodus, "submit", *files, *asked)
+
+    assert result.exit_code == 0, result.output
+    assert [line.split()[0] for line in result.stdout.splitlines()] == ["job/one", "job/two"]
+    async with scheduler_database.transaction(read_only=True) as connection:
+        assert await connection.scalar(sa.select(sa.func.count()).select_from(t.commands)) == 2
+
+
+@pytest.mark.parametrize("word", ["\udcff", "a\0b"])
+@pytest.mark.parametrize(
+    "command", [["stop", "ONE"], ["explain", "ONE"], ["get", "-n", "ONE"], ["timeline", "ONE"]]
+)
+def test_what_is_no_text_is_refused(
+    nodus: Nodus, clean_database: str, command: list[str], word: str
+) -> None:
+    arguments = [word if one == "ONE" else one for one in command]
+
+    said = refusal(nodus(*arguments, "--database-url", clean_database))
+    assert (
+        said == "A name or value that was given is no UTF-8 text: write it in letters and digits."
+    )
+
+
 async def test_an_unknown_project_is_refused(
     nodus: Nodus, clean_database: str, tmp_path: Path
 ) -> None:

@@ -13,9 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.live import NODUS, environment
+from tests.cli.live import NODUS, environment, eventually
 
 from nodus_api.cli.demo import decay, fit, pair
+from nodus_api.cli.demo.story import starts
+from nodus_api.runner.files import INTENT
+from nodus_api.suppliers.local.processes import Processes
 
 
 def test_the_fit_finds_the_curve_without_noise() -> None:
@@ -98,6 +101,19 @@ def test_one_slot_fails_once(tmp_path: Path, slot: str, epoch: str, code: int) -
     steps = (tmp_path / f"steps-job-{slot}").read_text().splitlines()
     assert steps == [f"{epoch} {i}" for i in range(24 if code == 0 else 12)]
     assert [one["completed"] for one in machine.saved] == list(range(3, len(steps) + 1, 3))[:7]
+
+
+def test_the_slot_that_is_drilled_does_not_end_before(tmp_path: Path) -> None:
+    machine = Machine(tmp_path / "machine", NODUS_SLOT=fit.LOST_SLOT, NODUS_EPOCH="1")
+    running = machine.run(fit.__name__, str(tmp_path), "job", "24", "0.1")
+    steps = tmp_path / f"steps-job-{fit.LOST_SLOT}"
+    eventually(lambda: steps.exists() and len(steps.read_text().splitlines()) == 23)
+
+    with pytest.raises(subprocess.TimeoutExpired):
+        running.wait(1)
+    running.kill()
+    assert ended(running)[0] == -signal.SIGKILL
+    assert len(steps.read_text().splitlines()) == 23
 
 
 def test_a_restored_fit_ends_at_the_same_result(tmp_path: Path) -> None:
@@ -202,6 +218,26 @@ def test_the_demo_runs_from_nothing_to_the_bill(open_folder: Path) -> None:
     assert len(re.findall(r"^decay-fit-1-e1-\w+ +Failed +CustomerExit +3 ", done.stdout, re.M)) == 1
     assert not (root / "database-url").exists()
     assert list((root / "run").glob("*.pid")) == []
+
+
+@pytest.mark.slow  # the whole product, until its programs run
+def test_a_demo_that_is_interrupted_leaves_no_program_behind(open_folder: Path) -> None:
+    root = open_folder / "demo-interrupted"
+    demo = subprocess.Popen(  # noqa: S603 -- ours
+        [*NODUS, "demo", "--data-dir", str(root)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=environment(),
+    )
+    eventually(lambda: list(starts(root / "diary")), 120)
+    machines = [one for one in (root / "machines").iterdir() if (one / INTENT).exists()]
+    demo.send_signal(signal.SIGINT)
+
+    said, _ = demo.communicate(timeout=120)
+    assert demo.returncode == 1, said
+    assert machines
+    eventually(lambda: all(Processes(one).empty() for one in machines))
 
 
 def test_a_demo_that_cannot_start_says_where_the_logs_are(open_folder: Path) -> None:

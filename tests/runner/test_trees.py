@@ -1,6 +1,8 @@
 """A directory as one value: what its checksum depends on, and what cannot be kept."""
 
 import os
+import socket
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -71,9 +73,21 @@ def test_times_change_nothing(tmp_path: Path) -> None:
     assert copy_tree(state, tmp_path / "after") == before
 
 
-def test_what_is_no_file_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
+def a_socket(path: Path) -> None:
+    folder = os.open(path.parent, os.O_DIRECTORY)  # the path itself may be too long for one
+    try:
+        with socket.socket(socket.AF_UNIX) as one:
+            one.bind(f"/proc/self/fd/{folder}/{path.name}")
+    finally:
+        os.close(folder)
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, a_socket])
+def test_what_is_no_file_is_refused_and_leaves_nothing(
+    tmp_path: Path, make: Callable[[Path], None]
+) -> None:
     state = a_state(tmp_path / "state")
-    os.mkfifo(state / "inner" / "pipe")
+    make(state / "inner" / "thing")
 
     with pytest.raises(BadTree, match="neither a file, a directory nor a link"):
         copy_tree(state, tmp_path / "copy")

@@ -198,6 +198,7 @@ BAD_FIELDS = [
     ("limits: {maxCostUSD: '1_0'}", "maxCostUSD must be a number such as 2.5, not '1_0'"),
     ("limits: {maxCostUSD: true}", "maxCostUSD must be a number such as 2.5, not True"),
     ("limits: {maxCostUSD: [1]}", "maxCostUSD must be a number such as 2.5, not [1]"),
+    ("limits: {maxCostUSD: '٣'}", "maxCostUSD must be a number such as 2.5, not '٣'"),
     ("limits: {maxCostUSD: -1}", "maxCostUSD must be above 0, not -1"),
     ("limits: {maxCostUSD: .inf}", "maxCostUSD must be above 0, not inf"),
     ("limits: {maxCostUSD: 0.1234567}", "maxCostUSD must have at most 6 decimals, not 0.1234567"),

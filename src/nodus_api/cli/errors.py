@@ -19,6 +19,9 @@ _BAD_INPUT = (
     storage.DataDirectoryRefused,
 )
 
+# what a driver or a server says to text that is not UTF-8, or that holds a NUL
+_NO_TEXT = frozenset({"22000", "22021", "22P05"})
+
 
 @contextmanager
 def reported() -> Iterator[None]:
@@ -27,5 +30,11 @@ def reported() -> Iterator[None]:
         yield
     except _BAD_INPUT as error:
         raise Refused(str(error)) from error
+    except storage.StorageFault as error:
+        if error.sqlstate in _NO_TEXT:
+            raise Refused(
+                "A name or value that was given is no UTF-8 text: write it in letters and digits."
+            ) from error
+        raise Failed(str(error)) from error
     except storage.StorageError as error:
         raise Failed(str(error)) from error

@@ -18,7 +18,7 @@ from nodus_api.cli.options import (
     run_async,
     settings_from,
 )
-from nodus_api.cli.submit import read_manifests
+from nodus_api.cli.submit import manifests_option, read_manifests
 from nodus_api.cli.tabular import render_table
 from nodus_api.kernel.money import format_hours, format_rate, format_score, format_usd
 from nodus_api.kernel.placement import Decision, Outcome, PlacementRequest, place
@@ -33,14 +33,12 @@ from nodus_api.workloads import Manifest, UnknownProject
 
 
 @click.command()
-@click.option(
-    "-f", "--filename", "file", required=True, metavar="FILE", help="Manifest; - reads stdin."
-)
+@manifests_option
 @project_option
 @database_options
 @output_option
 @run_async
-async def estimate(file: str, project: str, output: str, **options: Any) -> None:
+async def estimate(files: tuple[str, ...], project: str, output: str, **options: Any) -> None:
     """Show where a manifest would be placed and why, without running it.
 
     The placement is decided as the scheduler does, on the catalog of this moment: candidates with
@@ -54,7 +52,7 @@ async def estimate(file: str, project: str, output: str, **options: Any) -> None
       nodus estimate -f job.yaml -o json | jq .predicted.costUSD
     """
     settings = settings_from(options)
-    manifests = read_manifests(file, project)
+    manifests = read_manifests(files, project)
     async with opened(settings) as database:
         now = await _look(database, {one.project for one in manifests})
         classes, offers = await CatalogStore(database, settings.supplier).load()

@@ -1,7 +1,7 @@
 """`nodus submit` and `nodus stop`: requests to the scheduler, and what becomes of them."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +24,19 @@ from nodus_api.workloads import Manifest, ManifestError, Verb, parse_manifests
 
 _LARGEST = 4 * 1024 * 1024
 
+manifests_option = click.option(
+    "-f",
+    "--filename",
+    "files",
+    required=True,
+    multiple=True,
+    metavar="FILE",
+    help="Manifest; - reads stdin. May be given several times.",
+)
+
 
 @click.command()
-@click.option(
-    "-f", "--filename", "file", required=True, metavar="FILE", help="Manifest; - reads stdin."
-)
+@manifests_option
 @click.option("--wait", is_flag=True, help="Follow until the work has ended.")
 @click.option("--no-wait", is_flag=True, help="Do not wait for the scheduler's answer.")
 @click.option(
@@ -40,7 +48,12 @@ _LARGEST = 4 * 1024 * 1024
 @database_options
 @run_async
 async def submit(
-    file: str, wait: bool, no_wait: bool, kubeconfig: Path | None, project: str, **options: Any
+    files: tuple[str, ...],
+    wait: bool,
+    no_wait: bool,
+    kubeconfig: Path | None,
+    project: str,
+    **options: Any,
 ) -> None:
     """Submit the workloads of a manifest, all or none.
 
@@ -55,7 +68,7 @@ async def submit(
     if wait and no_wait:
         raise Refused("--wait and --no-wait do not go together: give one.")
     settings = settings_from(options)
-    manifests = read_manifests(file, project)
+    manifests = read_manifests(files, project)
     client = None
     if wait:
         client = ApiClient.from_kubeconfig(
@@ -110,17 +123,33 @@ def parse_owner(text: str) -> tuple[OwnerKind, str]:
     raise Refused(f"{text!r} names no owner: write KIND/NAME with a kind of {kinds}.")
 
 
-def read_manifests(file: str, project: str) -> Sequence[Manifest]:
-    """Return the checked manifests of a file, - for stdin. Raises Refused."""
+def read_manifests(files: Iterable[str], project: str) -> Sequence[Manifest]:
+    """Return the checked manifests of all files, - for stdin. Raises Refused."""
+    found: dict[tuple[str, str, str], Manifest] = {}
+    for file in files:
+        for one in _manifests_of(file, project):
+            key = one.project, one.kind, one.name
+            if key in found:
+                what = f"{one.kind} {one.name}"
+                raise Refused(f"{_name(file)}: {what} was given already: leave one of the two out.")
+            found[key] = one
+    return list(found.values())
+
+
+def _manifests_of(file: str, project: str) -> Sequence[Manifest]:
     try:
         return parse_manifests(_read(file), project=project)
     except ManifestError as error:
         raise Refused(_sentence(file, str(error))) from error
 
 
+def _name(file: str) -> str:
+    return "stdin" if file == "-" else file
+
+
 def _sentence(file: str, said: str) -> str:
     """Return what is wrong with a manifest; a question has its own mark at its end."""
-    return f"{'stdin' if file == '-' else file}: {said}{'' if said.endswith('?') else '.'}"
+    return f"{_name(file)}: {said}{'' if said.endswith('?') else '.'}"
 
 
 def _read(file: str) -> str:

@@ -13,6 +13,7 @@ from nodus_api.runner.files import sync_directory
 
 _CHUNK_BYTES = 1 << 20
 _DEEPEST = 100
+_NO_FILE = "{} is neither a file, a directory nor a link"
 _ON_FILES, _ON_FOLDERS = 0o600, 0o700
 
 
@@ -85,18 +86,20 @@ def _copy_folder(source: Path, target: Path, path: str, manifest: _Manifest, lev
             manifest.add("link", inner, target=goal)
         elif entry.is_dir(follow_symlinks=False):
             _copy_folder(source / entry.name, target / entry.name, inner, manifest, levels - 1)
-        else:
+        elif entry.is_file(follow_symlinks=False):
             _copy_file(source / entry.name, target / entry.name, inner, manifest)
+        else:  # not even opened: a socket cannot be, and a device may act on it
+            raise BadTree(_NO_FILE.format(source / entry.name))
     sync_directory(target)
 
 
 def _copy_file(source: Path, target: Path, path: str, manifest: _Manifest) -> None:
-    # Not blocking: the opening of a FIFO would wait for a writer for ever.
+    # Not blocking: it may have become a FIFO, whose opening would wait for a writer for ever.
     reading = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with open(reading, "rb", buffering=0) as origin:
         status = os.fstat(reading)
         if not stat.S_ISREG(status.st_mode):
-            raise BadTree(f"{source} is neither a file, a directory nor a link")
+            raise BadTree(_NO_FILE.format(source))
         mode = stat.S_IMODE(status.st_mode) & 0o777 | _ON_FILES
         digest, size = hashlib.sha256(), 0
         writing = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)

@@ -33,7 +33,7 @@ MOST_DIGITS = 12
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_NUMBER = re.compile(r"\d+(\.\d+)?")
+_NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?")
 
 
 def label(value: str) -> str:

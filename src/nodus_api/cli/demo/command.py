@@ -22,6 +22,8 @@ from nodus_api.cli.following import Follower
 from nodus_api.cli.options import data_dir_option
 from nodus_api.cli.progress import choose_progress
 from nodus_api.clock import SystemClock
+from nodus_api.runner.files import INTENT
+from nodus_api.suppliers.local.processes import Processes
 from nodus_api.tasks import end, spawn
 
 _READY_SECONDS = 60.0
@@ -100,6 +102,7 @@ def _running_up(directory: DataDirectory, log: Path) -> Iterator[None]:
         yield
     finally:
         stopped = _stop(up)
+        _end_programs(directory)
     if not stopped:
         raise Failed("`nodus up` did not stop cleanly.")
 
@@ -136,6 +139,13 @@ def _stop(up: "subprocess.Popen[bytes]") -> bool:
         up.kill()
         up.wait()
         return False
+
+
+def _end_programs(directory: DataDirectory) -> None:
+    """End what a demo that failed, or was interrupted, left running: no scheduler ever will."""
+    for machine in directory.machines.iterdir() if directory.machines.is_dir() else ():
+        if (machine / INTENT).exists():
+            Processes(machine).kill()
 
 
 async def _play(directory: DataDirectory, seconds: float) -> None:

@@ -20,7 +20,7 @@ FIT = "decay-fit"
 PAIR = "decay-pair"
 INDEXES = 4
 RANKS = 2
-DRILLED = "2"
+DRILLED = fit.LOST_SLOT
 STEPS = 96
 SAVED_BEFORE = 2
 """So many checkpoints are committed before something is taken away."""
