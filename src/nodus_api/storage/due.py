@@ -107,11 +107,11 @@ def accruable(limit: int, *, every: timedelta) -> sa.Select[Any]:
 
 @cache
 def limited(limit: int) -> sa.Select[Any]:
-    """Undrained Attempts that cost money, of workloads with a limit to it."""
+    """Attempts that cost money, of workloads with a limit to it; draining ones still do."""
     return (
         _live()
         .join(t.workloads, t.workloads.c.uid == t.attempts.c.workload)
-        .where(t.attempts.c.billing_start.is_not(None), t.attempt_work.c.drain_cause.is_(None))
+        .where(t.attempts.c.billing_start.is_not(None))
         .where(t.workloads.c.spec["limits"].has_key("maxCostUSD"))
         .limit(limit)
     )
