@@ -1,5 +1,6 @@
 """A rank's peers in a step that one rank called for: each is moved by its own rows alone."""
 
+import sqlalchemy as sa
 from tests.scheduler.gangs import end, lose, register, run_gang, stages, start_gang, submit_gang
 from tests.scheduler.invariants import check
 from tests.scheduler.world import World
@@ -75,3 +76,26 @@ async def test_a_gang_that_registered_and_never_starts_is_given_up(world: World)
     assert await stages(world, 1) == ["Starting"] * 2
     await world.settle(180)
     assert await stages(world, 1) == ["Lost StartupTimeout", "Stopped Released"]
+
+
+async def test_a_bill_is_not_written_for_a_peers_sake(world: World) -> None:  # SC-508
+    """Every write is a watch event: at most one a minute an Attempt, in gangs too."""
+    runners = await run_gang(world, 2)
+    await world.settle(30)
+    await runners[1].report("heartbeat")
+    await world.settle(28)
+    written = {row["attempt"]: row["rev"] for row in await world.rows(t.attempt_objects)}
+    await runners[0].report("heartbeat")
+    async with world.database.transaction() as connection:  # rank 1's bill is a second old
+        await connection.execute(
+            sa.update(t.attempt_work)
+            .where(t.attempt_work.c.attempt == max(written))
+            .values(accrued=world.clock.now())
+        )
+    await world.settle(10)
+    changed = [
+        row["attempt"]
+        for row in await world.rows(t.attempt_objects)
+        if row["rev"] != written[row["attempt"]]
+    ]
+    assert changed == [min(written)]
