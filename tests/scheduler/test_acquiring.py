@@ -380,3 +380,19 @@ async def test_a_runner_that_reports_early_is_not_asked_for_without_pause(world:
     await world.settle(2)
     assert await world.stage() == "Starting"
     assert (await world.status())["timings"]["registeredTime"]
+
+
+async def test_capacity_that_appears_is_taken_at_the_next_try(world: World) -> None:  # scenario 4
+    world.fake.offered = [an_offer(available=0)]
+    await world.submit()
+    await world.settle()
+    assert await world.stage() == "Pending"
+    queued = (await world.status())["timings"]["queuedTime"]
+    await world.settle(100)
+    world.fake.offered = [an_offer(available=1)]
+    for _ in range(4):
+        await world.settle(15)
+    status = await world.status()
+    assert status["progress"]["stage"] == "Starting"
+    assert status["timings"]["queuedTime"] == queued
+    assert set(await world.documents()) == {"0/1"}
