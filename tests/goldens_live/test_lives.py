@@ -29,11 +29,9 @@ from nodus_api.suppliers.local import LocalSupplier, memory_groups
 GIB = 1024**3
 ASKS_FOR_400_MIB = f"{sys.executable} -c 'held = bytearray(400 << 20)'"
 
-_RECLAIMED = "local machines are reclaimed by a drill only: its bodies come with the drills"
 NOT_HERE: dict[str, str] = {
-    Reason.PREEMPTED: _RECLAIMED,
-    Trigger.PREEMPTION_NOTICE: _RECLAIMED,
-    Trigger.DRILL: _RECLAIMED,
+    Trigger.PREEMPTION_NOTICE: "unreachable: local machines are reclaimed by a drill only, and the "
+    "trigger says Drill then (SC-630)",
     Reason.IMAGE_PULL_FAILED: "unreachable: the image is ignored and nothing is pulled (SC-713)",
     Reason.RESTORE_FAILED: "unreachable: a program's restore step is part of the program, and it "
     "can tell of its failure by its exit code alone",
@@ -298,6 +296,18 @@ async def test_a_replacement_is_lost_before_it_starts(live: LiveWorld) -> None: 
     await live.open_door()
     await live.finish("0/3", "Succeeded")
     await compare(live, "node-lost-twice")
+
+
+async def test_the_machine_is_reclaimed_by_a_drill(live: LiveWorld) -> None:  # SC-630, SC-013
+    await live.world.submit(**live.saves())
+    await live.begin()
+    await live.hanging()
+    await live.run(60)
+    name = (await live.attempt())["metadata"]["name"]
+    await live.world.ask("drill", name, kind=None, trigger="preemption", noticeSeconds=600)
+    await live.scheduler.wake()
+    await live.finish(stage="Lost", following=("0/2", "Succeeded"), also=["0/2"])
+    await compare(live, "drill-preempted")
 
 
 async def test_the_runner_falls_silent(live: LiveWorld) -> None:  # scenario 24
