@@ -294,6 +294,21 @@ def test_every_reason_has_a_sentence_and_a_fault(reason: Reason) -> None:  # SC-
         assert trigger is not Trigger.DRILL or end["fault"] == "nodus"
 
 
+def test_a_released_rank_says_that_another_one_was_lost() -> None:  # SC-003, SC-134
+    status: dict[str, Any] = {
+        "phase": "Cancelled",
+        "reason": "Released",
+        "timings": {"finishedTime": "2026-01-01T00:00:00Z"},
+        "interruption": {"trigger": "ProviderEvidence", "lostSeconds": 1},
+    }
+    end = ended(status, None)
+    assert end is not None
+    assert (
+        "(another rank of its gang: the supplier says that the machine is gone; ProviderEvidence)"
+        in end["sentence"]
+    )
+
+
 def test_a_gang_member_and_an_archived_attempt_say_so() -> None:
     life = a_plain_life(
         "10:00:00 - - - 10:00:01", gang={"id": "g", "epoch": 1, "rank": 2, "size": 4}

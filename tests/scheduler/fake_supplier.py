@@ -78,6 +78,8 @@ class FakeSupplier:
     slow: set[int] = field(default_factory=set)
     deaf_deletes: int = 0
     deaf_signals: int = 0
+    deaf_finds: int = 0
+    finds: list[str] = field(default_factory=list)
     proven: set[str] = field(default_factory=set)
     """Handles that are listed still, but proven gone."""
     machines: dict[str, MachineView] = field(default_factory=dict)
@@ -125,6 +127,10 @@ class FakeSupplier:
         return self.machines[intent.key]
 
     async def find(self, key: str) -> MachineView | None:
+        self.finds.append(key)
+        if self.deaf_finds:
+            self.deaf_finds -= 1
+            raise Ambiguous("no answer")
         return self.machines.get(key)
 
     async def observe(self, handles: Sequence[str]) -> Mapping[str, MachineView]:

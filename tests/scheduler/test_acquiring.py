@@ -347,3 +347,52 @@ async def test_deletion_is_retried_until_it_is_proven(world: World) -> None:  # 
     assert "deletionProvenTime" in status["timings"]
     assert status["timings"]["teardownSeconds"] >= 31  # 1 + 2 + 4 + 8 + 16 s
     await check_quiet(world)
+
+
+async def test_a_runner_that_reports_brings_no_storm_of_finds(world: World) -> None:  # SC-617
+    """Its machine is looked for at once, and if that fails, with patience (SC-606 step 7)."""
+    world.fake.after = Ambiguous("no answer")
+    await world.submit()
+    await world.settle()
+    await (await world.runner()).report("registered", checks={}, pullMs=0)
+    world.fake.deaf_finds = 10
+    await world.settle()
+    assert len(world.fake.finds) == 1
+    await world.settle(1)
+    await world.settle(1)
+    assert len(world.fake.finds) == 2
+    world.fake.deaf_finds = 0
+    await world.settle(2)
+    assert await world.stage() == "Starting"
+    assert (await world.status())["timings"]["registeredTime"]
+
+
+async def test_a_runner_that_reports_early_is_not_asked_for_without_pause(world: World) -> None:
+    """The supplier knows the machine, but does not call it running yet (SC-608)."""
+    world.fake.starts = MachineCondition.PENDING
+    await world.submit()
+    await world.settle()
+    runner = await world.runner()
+    await runner.report("registered", checks={}, pullMs=0)
+    await world.settle()
+    assert await world.stage() == "Acquiring"
+    world.fake.become(runner.intent.key, condition=MachineCondition.RUNNING)
+    await world.settle(2)
+    assert await world.stage() == "Starting"
+    assert (await world.status())["timings"]["registeredTime"]
+
+
+async def test_capacity_that_appears_is_taken_at_the_next_try(world: World) -> None:  # scenario 4
+    world.fake.offered = [an_offer(available=0)]
+    await world.submit()
+    await world.settle()
+    assert await world.stage() == "Pending"
+    queued = (await world.status())["timings"]["queuedTime"]
+    await world.settle(100)
+    world.fake.offered = [an_offer(available=1)]
+    for _ in range(4):
+        await world.settle(15)
+    status = await world.status()
+    assert status["progress"]["stage"] == "Starting"
+    assert status["timings"]["queuedTime"] == queued
+    assert set(await world.documents()) == {"0/1"}

@@ -412,13 +412,15 @@ async def test_a_gang_is_not_placed_beyond_its_limit(world: World) -> None:  # S
     assert [one["reason"] for one in rejected] == ["CostAboveLimit"]
 
 
-async def test_a_deleted_gang_ends_while_it_waits(world: World) -> None:
+async def test_a_deleted_gang_ends_while_it_waits(world: World) -> None:  # SC-806
     world.fake.slots = 1
     await submit_gang(world, 2)
     await world.settle()
     await world.ask("delete")
     await world.settle(1)
-    assert await stages(world, 1) == ["Stopped Stopped"] * 2
+    assert await world.documents() == {}  # it never had a machine, so it leaves at once
+    archived = await world.rows(t.attempts_archive)
+    assert [row["reason"] for row in archived] == ["Stopped"] * 2
 
 
 async def test_a_second_failure_of_a_gang_is_not_counted(world: World) -> None:  # SC-120

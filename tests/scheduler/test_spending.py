@@ -1,5 +1,6 @@
 """A workload's limit of money: stopped before it, charged never above it."""
 
+from datetime import timedelta
 from decimal import Decimal
 
 from tests.scheduler.fake_supplier import an_offer
@@ -7,6 +8,8 @@ from tests.scheduler.invariants import all_records, check_quiet
 from tests.scheduler.world import World
 
 from nodus_api.scheduler.settling import charged
+from nodus_api.storage import tables as t
+from nodus_api.suppliers.supplier import SupplierCaps
 
 
 async def test_a_job_is_stopped_before_its_limit(world: World) -> None:  # scenario 35, SC-622
@@ -85,3 +88,43 @@ async def test_a_limit_too_small_for_the_estimate_is_unplaceable(world: World) -
     assert status["placement"]["explain"]["rejected"] == [
         {"offeringClass": "cpu-1c-4g-other", "reason": "CostAboveLimit"}
     ]
+
+
+async def test_money_comes_before_a_notice(world: World) -> None:  # SC-014
+    """Both are visible in one pass for the first time."""
+    world.fake.caps = SupplierCaps(sync_delete=True, notices=True)
+    world.fake.offered = [an_offer(rate="23.60")]
+    await world.submit(limits={"maxCostUSD": "5"}, estimate={"hours": "0.1"})
+    await world.settle()
+    runner = await world.start()
+    handle = world.fake.machines[runner.intent.key].handle
+    world.fake.announce(handle, world.clock.now() + timedelta(seconds=900))
+    passes = await world.lead()
+    await passes.step("notices")  # asks the supplier; the answer is taken up by the next pass
+    await passes.loop.calls.settled()
+    await world.clock.advance(700)
+    await runner.report("heartbeat")
+    await passes.once()
+    drains = [row["drain_cause"] for row in await world.rows(t.attempt_work)]
+    assert drains == ["Funding/MaxCostReached"]
+
+
+async def test_what_drains_costs_until_it_is_gone(world: World) -> None:  # SC-622
+    """An Attempt that is being released already still needs its share of what is left."""
+    world.fake.offered = [an_offer(rate="36.00")]
+    await world.submit(
+        completions=2, limits={"maxCostUSD": "6"}, estimate={"hours": "0.01"}, stopGraceSeconds=60
+    )
+    await world.settle()
+    await world.start("0/1")
+    await world.start("1/1")
+    await world.settle(100)
+    await world.ask("scale", count=1)
+    await world.settle(1)
+    assert len(world.fake.signals) == 1
+    for which in ("0/1", "1/1"):
+        await (await world.runner(which)).report("heartbeat")
+    await world.settle(40)
+    assert await world.stage("1/1") == "Running"  # it uses its grace
+    drains = sorted((row["drain_cause"] for row in await world.rows(t.attempt_work)), key=str)
+    assert drains == ["/Released", "Funding/MaxCostReached"]

@@ -86,7 +86,8 @@ def _sentence(end: Mapping[str, Any], missed: str | None) -> str:
     if missed and reason in _NUMBERED:
         words += f": {missed}"
     if "trigger" in end:
-        words += f" ({_EVIDENCE[Trigger(end['trigger'])]}; {end['trigger']})"
+        whose = "another rank of its gang: " if reason == Reason.RELEASED else ""  # SC-003
+        words += f" ({whose}{_EVIDENCE[Trigger(end['trigger'])]}; {end['trigger']})"
     if reason != Reason.CUSTOMER_EXIT and "exitCode" in end:
         words += f"; {_exit(end)}"
     return f"{words}."

@@ -9,14 +9,17 @@ from nodus_api.storage.batch import Batch
 async def accrue(loop: LoopContext) -> None:
     """Bring the bills of live Attempts up to their last proof of life."""
     query = due.accruable(loop.pace.placed_at_once, every=loop.pace.accrual)
+    nos = await loop.attempts.nos(query)
+    wanted = frozenset(nos)
 
     async def work(batch: Batch) -> None:
         for no in list(batch.records):
             latest = batch.records[no]
-            if not latest.attempt.live:  # its bill is counted by what ends it
+            # not the other ranks of a gang; and a bill that ended is counted by what ended it
+            if no not in wanted or not latest.attempt.live:
                 continue
             counted = count_costs(latest)
             batch.put(counted)
             share_budget(batch, latest, counted)
 
-    await loop.in_batches("accrue", await loop.attempts.nos(query), work)
+    await loop.in_batches("accrue", nos, work)

@@ -38,6 +38,9 @@ from nodus_api.suppliers.supplier import (
 
 log = logging.getLogger(__name__)
 
+_FIND = "find of a machine"
+"""The name of vain looks among the setbacks: each is repeated after 1 s to 5 min (SC-617)."""
+
 LOOKS_APART = timedelta(seconds=30)
 ASK_AGAIN = timedelta(seconds=2)
 LOOK_AGAIN = timedelta(seconds=10)
@@ -62,10 +65,25 @@ async def request_machines(loop: LoopContext) -> bool:
     waiting = [one for one in sightings if one.no not in creates.keys() | finds.keys()]
     fresh = [one for one in waiting if one.details["tries"] == 0]
     await _create(loop, [one for one in (*fresh, *again) if not _busy(loop, one.no)])
+    at = loop.clock.monotonic()
+    _note_vain_finds(loop, finds, at)
     for one in waiting:
-        if one.details["tries"] > 0 and not _busy(loop, one.no):
+        rested = not _busy(loop, one.no) and loop.setbacks.over((_FIND, one.no), at)
+        if one.details["tries"] > 0 and rested:
             loop.calls.finds.send(one.no, partial(loop.supplier.find, one.key))
     return bool(creates or finds)
+
+
+def _note_vain_finds(loop: LoopContext, finds: Mapping[int, Found], at: float) -> None:
+    """Look less and less often for a machine whose runner reports and that does not show itself.
+
+    Its reports ask for a look at once in every pass (SC-606 step 7).
+    """
+    for no, answer in finds.items():
+        if isinstance(answer, MachineView):
+            loop.setbacks.passed((_FIND, no))
+        else:
+            loop.setbacks.failed((_FIND, no), at)
 
 
 def _missing(sighting: Sighting, finds: Mapping[int, Found]) -> bool:

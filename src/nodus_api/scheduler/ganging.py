@@ -11,7 +11,13 @@ from dataclasses import replace
 from decimal import Decimal
 
 from nodus_api.kernel.attempt import Attempt
-from nodus_api.kernel.gang import END_WINDOW, first_failed, has_succeeded, late_ranks
+from nodus_api.kernel.gang import (
+    END_WINDOW,
+    all_registered,
+    first_failed,
+    has_succeeded,
+    late_ranks,
+)
 from nodus_api.kernel.replacement import (
     MAX_UNSTARTED_GANGS,
     Replacement,
@@ -104,6 +110,7 @@ async def move_together(batch: Batch) -> None:
     for ranks in _current(batch):
         if any(batch.loaded[one.no or 0] != one for one in ranks):
             await _acquired_or_not(batch, ranks)
+            _open_barrier(batch, _latest(batch, ranks))
             _decide(batch, _latest(batch, ranks))
             _finish(batch, _latest(batch, ranks))
             _lose_checkpoint(batch, _latest(batch, ranks))
@@ -149,6 +156,20 @@ async def _after_unstarted(batch: Batch, lead: AttemptRecord) -> Replacement:
         counters=counters_of(lead.slot),
         now=batch.now,
     )
+
+
+def _open_barrier(batch: Batch, ranks: Ranks) -> None:
+    """Give ranks that waited for others to register the time that the last one has (SC-613).
+
+    Their own may have passed meanwhile, which did not count (SC-133).
+    """
+    before = [_before(batch, one) for one in ranks]
+    if all_registered(before) or not all_registered(_attempts(ranks)):
+        return
+    starting = [one for one in ranks if one.attempt.stage is Stage.STARTING]
+    limits = [one.work.limit_at for one in starting if one.work.limit_at is not None]
+    for one in starting:
+        batch.put(replace(one, work=replace(one.work, limit_at=max(limits, default=None))))
 
 
 def _decide(batch: Batch, ranks: Ranks) -> None:

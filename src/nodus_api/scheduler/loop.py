@@ -189,11 +189,11 @@ class Passes:
             ("drill turns", lambda: take_turns(loop), full),
             ("intake", lambda: take_commands(loop), True),
             ("stop", lambda: stop_unwanted(loop), True),
+            ("limits", lambda: stop_at_limits(loop), True),  # before a notice (SC-014)
             ("drill", lambda: make_faults(loop), True),
             ("notices", lambda: take_notices(loop, look=full), True),
             ("fill", lambda: fill_slots(loop), True),
             ("offers", lambda: sync_offers(loop), True),
-            ("limits", lambda: stop_at_limits(loop), True),
             ("place", lambda: place_queued(loop), True),
             ("request", lambda: request_machines(loop), True),
             ("signal", lambda: pass_orders_on(loop), True),

@@ -107,11 +107,11 @@ def accruable(limit: int, *, every: timedelta) -> sa.Select[Any]:
 
 @cache
 def limited(limit: int) -> sa.Select[Any]:
-    """Undrained Attempts that cost money, of workloads with a limit to it."""
+    """Attempts that cost money, of workloads with a limit to it; draining ones still do."""
     return (
         _live()
         .join(t.workloads, t.workloads.c.uid == t.attempts.c.workload)
-        .where(t.attempts.c.billing_start.is_not(None), t.attempt_work.c.drain_cause.is_(None))
+        .where(t.attempts.c.billing_start.is_not(None))
         .where(t.workloads.c.spec["limits"].has_key("maxCostUSD"))
         .limit(limit)
     )
@@ -161,8 +161,12 @@ def _machines(*columns: Any) -> sa.Select[Any]:
 
 @cache
 def requested(limit: int) -> sa.Select[Any]:
-    """Intents whose next try has come, whose runner has reported already, or the :answered ones."""
-    heard = sa.exists().where(t.runner_reports.c.machine == t.machines.c.no)
+    """Intents whose next try has come, whose runner has reported already, or the :answered ones.
+
+    With a handle the supplier knows it and is asked again in its own time, reports or not.
+    """
+    reports = sa.exists().where(t.runner_reports.c.machine == t.machines.c.no)
+    heard = sa.and_(reports, t.machines.c.handle.is_(None))
     return (
         _machines(t.machines.c.tries, t.machines.c.offer, t.leases.c.fence)
         .where(t.machines.c.state == "Requested")
