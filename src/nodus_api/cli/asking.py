@@ -55,7 +55,7 @@ async def ask(
         async with database.transaction() as connection:
             if (await connection.scalars(state_of(project, kind, name))).first() is None:
                 raise Refused(
-                    f"There is no {kind.lower()}/{name} in project {project}:"
+                    f"There is no {kind.lower()}/{name} in project {project}, or it is deleted:"
                     " `nodus get` shows the Attempts of those there are."
                 )
             await request(
