@@ -256,6 +256,7 @@ async def test_checks_that_fail_right_after_a_question_to_start_end_it(world: Wo
     assert (await world.status("0/1"))["reason"] == "ReadinessFailed"
     lease = min(await world.rows(t.leases), key=lambda row: int(row["machine"]))
     assert lease["won"] is False  # P-05: nobody was told to start
+    await world.settle(60)  # the class rests after its failure (SC-360)
     assert await world.stage("0/2") == "Starting"
     await check(world)
 
