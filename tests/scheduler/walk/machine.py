@@ -24,8 +24,9 @@ T = TypeVar("T")
 
 NAMES = ("one", "two")
 STEPS = (
-    "intake", "stop", "fill", "offers", "limits", "place", "request", "signal", "reports",
-    "observe", "deadlines", "end", "replace", "release", "accrue", "sweep",
+    "intake", "stop", "limits", "drill", "notices", "fill", "offers", "place", "request", "signal",
+    "reports", "observe", "deadlines", "end", "replace", "release", "retire", "accrue", "sweep",
+    "forget",
 )  # fmt: skip
 TIMES = (1, 0.4, 10, 35, 70, 130, 700, 3600)
 
