@@ -20,7 +20,7 @@ def live(open_folder: Path) -> Iterator[Up]:
         running.nodus("submit", "-f", "-", "--wait", stdin=job("fine", "sleep 1", completions=2))
         retried = job("retried", 'test "$NODUS_EPOCH" = 2', restart={"maxRetries": 1})
         running.nodus("submit", "-f", "-", "--wait", stdin=retried)
-        running.nodus("submit", "-f", "-", stdin=job("running", "sleep 600"))
+        running.nodus("submit", "-f", "-", stdin=job("running", "sleep 7200"))
         huge = job("unplaceable", "true", resources={"accelerators": ["h100"], "count": 8})
         running.nodus("submit", "-f", "-", stdin=huge)
         eventually(

@@ -371,11 +371,11 @@ DOUBT = Life(  # a create that took effect unheard, one that did not, and one re
     sync_delete=False,
     moments=6,
 )
-STOPS = Life(  # suspended, resumed, stopped, deleted
+STOPS = Life(  # suspended, resumed, stopped; a deletion takes away the rows that are compared
     name="stops",
     spec={"stopGraceSeconds": 200},
     words={"0/1": (*_BOOT, "beat", "stopped"), "0/2": (*_BOOT, "beat", "stopped")},
-    orders={4: "suspend", 6: "resume", 10: "stop", 12: "delete"},
+    orders={4: "suspend", 6: "resume", 10: "stop"},
     moments=13,
 )
 EARLY = Life(  # stopped while a machine is being made

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from hashlib import sha256
 from uuid import UUID, uuid5
 
 import pytest
@@ -156,7 +157,9 @@ def placed(record: AttemptRecord, now: datetime) -> AttemptRecord:
             requested=now,
         ),
         lease=Lease(
-            held=now, rate_usd_per_hour=Decimal("0.06"), token_sha256=bytes([record.no or 0]) * 32
+            held=now,
+            rate_usd_per_hour=Decimal("0.06"),
+            token_sha256=sha256(str(record.no).encode()).digest(),
         ),
     )
     moved = record.moved(attempt).with_tenancy(tenancy)
