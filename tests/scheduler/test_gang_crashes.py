@@ -9,8 +9,8 @@ from tests.history import rows
 from tests.history.checking import assert_sound
 from tests.scheduler.fake_supplier import FakeSupplier
 from tests.scheduler.gangs import SHA, stages, submit_gang
-from tests.scheduler.invariants import check, check_quiet
-from tests.scheduler.test_crashes import Killed, MortalDatabase
+from tests.scheduler.invariants import check_quiet
+from tests.scheduler.test_crashes import MortalDatabase, deaths_until_told
 from tests.scheduler.world import Runner, World
 
 from nodus_api.clock import ManualClock
@@ -43,26 +43,8 @@ async def test_dying_at_any_transaction_never_splits_a_gang(
     await submit_gang(world, SIZE, restart={"maxRetries": 1})
     script = Script(world)
     mortal.committed = committed
-    deaths = 0
-    for turn in range(400):
-        mortal.lives = turn * 5 % 13  # taking over and one beat are three of them
-        try:
-            await world.lead()
-            await world.settle()
-        except Killed:
-            deaths += 1
-        finally:
-            if world.passes is not None:
-                await world.passes.loop.calls.settled()
-        mortal.lives = None
-        await check(world)
-        if not await script.goes_on():
-            break
-        await clock.advance(1)
-    await world.lead()
-    await world.settle()
 
-    assert deaths >= 10
+    assert await deaths_until_told(world, mortal, script.goes_on, longest=13) >= 10
     assert await stages(world, NO_MACHINE) == ["Stopped Released"] * SIZE
     assert await stages(world, CRASHES) == [
         "Stopped Released", "Failed CustomerExit", "Stopped Released",
