@@ -21,7 +21,7 @@ from nodus_api.clock import ManualClock
 
 MANY = os.environ.get("NODUS_WALKS")
 WALKS = settings(
-    max_examples=int(MANY or 25),
+    max_examples=int(MANY or 40),
     stateful_step_count=25,
     derandomize=MANY is None,
     database=None,
