@@ -23,7 +23,7 @@ def document(usd: str, offering: str = "big") -> bytes:
 
 @pytest.fixture
 async def ledger(clean_database: str) -> None:
-    """Two live Attempts and an archived one, written past the loop, since only sums are read."""
+    """Three live Attempts, one of them free, and an archived one; only sums are read."""
     connection: Any = await asyncpg.connect(clean_database)
     await connection.execute("SET session_replication_role = replica; SET search_path = nodus")
     train, old = UUID(int=1), UUID(int=2)
@@ -40,7 +40,7 @@ async def ledger(clean_database: str) -> None:
             no,
             cls,
         )
-    for no in (1, 2):
+    for no in (1, 2, 3):
         await connection.execute(
             "INSERT INTO attempts (no, uid, project, name, workload, slot, epoch, stage, queued,"
             " finished, reason) OVERRIDING SYSTEM VALUE VALUES ($1, gen_random_uuid(), 'default',"
@@ -59,7 +59,7 @@ async def ledger(clean_database: str) -> None:
             " rate, usd) VALUES ($1, $2, $3, $4, to_timestamp($5), to_timestamp($6), $7, 3, $8)",
             *(attempt, machine, seq, segment, start, stop, covered, Decimal(usd)),
         )
-    for no, usd in ((1, "3.050001"), (2, "0.000003")):
+    for no, usd in ((1, "3.050001"), (2, "0.000003"), (3, "0.000000")):
         await connection.execute(
             "INSERT INTO attempt_objects (attempt, uid, project, name, ver, rev, sel, doc)"
             " VALUES ($1, gen_random_uuid(), 'default', $2, 1, $1, '{}', $3)",
@@ -97,7 +97,7 @@ async def test_live_and_archived_costs_add_up(
     old, train = costs.lines
     assert (old.group, old.attempts, old.seconds) == ("default/job/old", 1, 600)
     assert old.total == Decimal("0.500000")
-    assert (train.group, train.attempts, train.seconds) == ("default/job/train", 2, 3750)
+    assert (train.group, train.attempts, train.seconds) == ("default/job/train", 3, 3750)
     assert train.charged == {
         "Boot": Decimal("0.050000"),
         "Running": Decimal("3.000001"),
@@ -106,7 +106,7 @@ async def test_live_and_archived_costs_add_up(
     }
     assert train.covered == Decimal("0.025000")
     assert costs.total == costs.documents_total == Decimal("3.550004")
-    assert costs.attempts == 3
+    assert costs.attempts == 4
     check_costs(costs)
     show_costs(costs, "owner")
     assert capsys.readouterr().out.splitlines()[-1] == (
@@ -139,6 +139,7 @@ async def test_every_grouping_has_the_same_total(
         costs = await read_costs(connection, by=by, project=None)
 
     assert {line.group: f"{line.total:f}" for line in costs.lines} == groups
+    assert costs.attempts == 4
     shown = costs_as_json(costs, by)
     assert shown["totalUSD"] == shown["attemptsTotalUSD"] == "3.550004"
 

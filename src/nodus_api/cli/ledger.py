@@ -91,8 +91,12 @@ async def read_costs(connection: AsyncConnection, *, by: str, project: str | Non
             "offering": row.offering,
             "segment": row.segment,
         }[by]
+        if group is None:
+            continue  # no machine, no segment
         line = lines.setdefault(group, CostLine(group=group))
         seen.setdefault(group, set()).add(row.attempt)
+        if row.segment is None:
+            continue  # charged nothing, yet one of its owner's Attempts
         if row.covered:
             line.covers[row.segment] += row.usd
         else:
@@ -100,11 +104,10 @@ async def read_costs(connection: AsyncConnection, *, by: str, project: str | Non
             line.seconds += int(row.seconds)
     for group, attempts in seen.items():
         lines[group].attempts = len(attempts)
-    every = len(set().union(*seen.values()))
     total = (await connection.scalars(_documents_total(project))).one()
     return CostTable(
         lines=[lines[group] for group in sorted(lines, key=_order)],
-        attempts=every,
+        attempts=len({row.attempt for row in rows}),
         documents_total=total or ZERO,
     )
 
@@ -115,7 +118,7 @@ def _order(group: str) -> tuple[int, str]:
 
 
 def _charges(project: str | None) -> sa.Select[Any]:
-    """Select one row per Attempt, offering, segment and cover.
+    """Select one row per Attempt, offering, segment and cover; segment NULL for none.
 
     Joins by primary keys; a sequential read of the ledger is meant, since all of it is summed.
     """
@@ -130,9 +133,9 @@ def _charges(project: str | None) -> sa.Select[Any]:
         t.cost_segments.c.usd,
         sa.func.extract("epoch", t.cost_segments.c.to_ts - t.cost_segments.c.from_ts).label("s"),
     ).select_from(
-        t.cost_segments.join(t.attempts, t.attempts.c.no == t.cost_segments.c.attempt)
-        .join(t.workloads, t.workloads.c.uid == t.attempts.c.workload)
-        .join(t.machines, t.machines.c.no == t.cost_segments.c.machine)
+        t.attempts.join(t.workloads, t.workloads.c.uid == t.attempts.c.workload)
+        .outerjoin(t.cost_segments, t.cost_segments.c.attempt == t.attempts.c.no)
+        .outerjoin(t.machines, t.machines.c.no == t.cost_segments.c.machine)
     )
     entry = (
         sa.func.jsonb_to_recordset(t.attempts_archive.c.ledger)
@@ -158,7 +161,7 @@ def _charges(project: str | None) -> sa.Select[Any]:
         entry.c.covered,
         entry.c.usd,
         sa.func.extract("epoch", entry.c.to_ts - entry.c.from_ts),
-    ).select_from(t.attempts_archive.join(entry, sa.true()))  # its machines' rows are gone
+    ).select_from(t.attempts_archive.outerjoin(entry, sa.true()))  # its machines' rows are gone
     rows = sa.union_all(live, archived).subquery("rows")
     keys = [rows.c[k] for k in ("attempt", "project", "kind", "owner", "offering", "segment")]
     query = sa.select(
