@@ -58,12 +58,18 @@ async def drill(local: LocalWorld, trigger: str, **body: Any) -> None:
     await local.world.ask("drill", name, kind=None, trigger=trigger, **body)
 
 
-def ended(local: LocalWorld, which: str) -> Callable[[], Awaitable[bool]]:
-    """Whether an Attempt is over, and its machine proven gone."""
+def both_ended(local: LocalWorld) -> Callable[[], Awaitable[bool]]:
+    """Whether both epochs are over, and their machines proven gone.
+
+    The second may come to its end before the first one's machine is proven gone.
+    """
 
     async def look() -> bool:
-        status = (await local.world.documents()).get(which, {}).get("status", {})
-        return "deletionProvenTime" in status.get("timings", {})
+        documents = await local.world.documents()
+        return all(
+            "deletionProvenTime" in documents.get(which, {}).get("status", {}).get("timings", {})
+            for which in ("0/1", "0/2")
+        )
 
     return look
 
@@ -118,7 +124,7 @@ async def test_a_machine_is_reclaimed_though_the_scheduler_died(local: LocalWorl
     runner = read_identity(folder(local) / "machines" / machine["handle"])
 
     async with local.scheduling(pace=QUICK):
-        await local.until(ended(local, "0/2"), 60)
+        await local.until(both_ended(local), 60)
     first = await assert_lost_by_drill(local, "Preempted")
     assert "exitCode" not in first or first["signal"] == 9  # by the grace's end, or the reclaim
     assert not alive(program)
@@ -149,7 +155,7 @@ async def test_a_frozen_runner_is_given_up_and_its_machine_deleted(
         (work,) = await local.world.rows(t.attempt_work)
         clock.by = timedelta(seconds=601)
 
-        await local.until(ended(local, "0/2"))
+        await local.until(both_ended(local))
     first = await assert_lost_by_drill(local, "NodeLost")
     finished = datetime.fromisoformat(first["timings"]["finishedTime"])
     begun = datetime.fromisoformat(first["timings"]["commandStartedTime"])
@@ -163,7 +169,7 @@ async def test_a_killed_machine_is_found_lost(local: LocalWorld) -> None:  # sce
     async with local.scheduling(pace=QUICK):
         await local.until(local.stage_is("Running"))
         await drill(local, "node-loss")
-        await local.until(ended(local, "0/2"))
+        await local.until(both_ended(local))
     first = await assert_lost_by_drill(local, "NodeLost")
     assert first["actual"]["costUSD"] == "0.000000"  # all that ran was lost
     assert "exitCode" not in first
@@ -188,7 +194,7 @@ async def test_a_program_that_leaves_in_its_notice_is_preempted(local: LocalWorl
 
         await local.until(ready)
         await drill(local, "preemption", noticeSeconds=60)
-        await local.until(ended(local, "0/2"))
+        await local.until(both_ended(local))
     first = await assert_lost_by_drill(local, "Preempted")
     assert first["exitCode"] == 143
 
@@ -208,7 +214,7 @@ async def test_an_unfit_machine_never_starts_its_program(local: LocalWorld) -> N
         await task
 
     async with local.scheduling(pace=QUICK):
-        await local.until(ended(local, "0/2"))
+        await local.until(both_ended(local))
     first = await assert_lost_by_drill(local, "ReadinessFailed")
     assert first["actual"]["costUSD"] == "0.000000"
     assert "commandStartedTime" not in first["timings"]
