@@ -6,6 +6,7 @@ import signal
 import sys
 from pathlib import Path
 
+import pytest
 from tests.cli.live import Up, eventually, job
 
 PROGRAM = Path(__file__).parent.parent / "scheduler" / "gang_program.py"
@@ -37,6 +38,7 @@ def test_a_gang_meets_saves_and_succeeds(up: Up, open_folder: Path) -> None:  # 
     assert all(one["status"]["checkpoints"] == {"count": 2, "lastSeq": 2} for one in served)
 
 
+@pytest.mark.slow  # real processes that wait for one another
 def test_a_killed_rank_starts_the_gang_again(up: Up, open_folder: Path) -> None:  # scenario 30
     folder = open_folder / "falling"
     folder.mkdir()

@@ -21,6 +21,7 @@ from nodus_api.runner.identity import read_identity, read_spawned
 from nodus_api.runner.session import kill_members, process_stat
 from nodus_api.storage import tables as t
 
+pytestmark = pytest.mark.slow  # real processes and what happens to them
 ROOM_FOR_TWO_EPOCHS = pytest.mark.parametrize("live", [{"slots": 4}], indirect=True)
 GANG_PROGRAM = Path(__file__).parent.parent / "scheduler" / "gang_program.py"
 LEAVING_PROGRAM = Path(__file__).with_name("leaving_program.py")

@@ -20,6 +20,7 @@ from nodus_api.runner.files import CHANNEL
 from nodus_api.storage import tables as t
 from nodus_api.suppliers.local import memory_groups
 
+pytestmark = pytest.mark.slow  # real processes and what happens to them
 GIB = 1024**3
 ASKS_FOR_400_MIB = f"{sys.executable} -c 'held = bytearray(400 << 20)'"
 

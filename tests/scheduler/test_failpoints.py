@@ -17,6 +17,7 @@ from tests.scheduler.sweeping import SEED, Run, a_seed, chosen
 from nodus_api.clock import ManualClock
 from nodus_api.storage.engine import Role
 
+pytestmark = pytest.mark.slow  # many whole lives
 RUNS = 8
 SHOWN = 5
 """Runs a life in every test run; which ones, the seed decides."""

@@ -20,6 +20,7 @@ from nodus_api.storage.engine import Role
 from nodus_api.storage.report_store import Standing
 from nodus_api.suppliers.supplier import NoCapacity
 
+pytestmark = pytest.mark.slow  # many whole lives
 SIZE = 3
 NO_MACHINE = 1
 """The gang epoch in which rank 2 gets no machine, while the others do."""

@@ -16,6 +16,7 @@ from nodus_api.scheduler.context import Pace
 from nodus_api.storage import tables as t
 from nodus_api.suppliers.supplier import FaultInjection
 
+pytestmark = pytest.mark.slow  # real processes that wait for one another
 PROGRAM = Path(__file__).with_name("gang_program.py")
 QUICK = Pace(full_pass=timedelta(seconds=0.2))
 PATIENCE = 90.0

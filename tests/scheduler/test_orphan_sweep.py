@@ -21,6 +21,7 @@ from nodus_api.storage import tables as t
 from nodus_api.storage.engine import Role
 from nodus_api.suppliers.supplier import MachineCondition, MachineView
 
+pytestmark = pytest.mark.slow  # many whole lives
 ANOTHER = UUID("5e1f0000-0000-4000-8000-000000000001")
 NO_ROW, ROW_GONE, LEFT = "no row", "its row is Gone", "its Attempt ended long ago"
 LONG_AFTER = 601.0

@@ -343,6 +343,7 @@ async def test_the_partitions_of_two_months_are_made_in_time(world: World) -> No
     assert {"attempts_archive_202601", "attempts_archive_202602"} <= set(await partitions(world))
 
 
+@pytest.mark.slow  # many whole lives
 @pytest.mark.parametrize("committed", [False, True])
 async def test_dying_in_a_retirement_leaves_nothing_behind(  # P-08
     mortal: MortalDatabase, clock: ManualClock, committed: bool

@@ -38,6 +38,7 @@ from nodus_api.scheduler.context import Pace
 from nodus_api.storage import tables as t
 from nodus_api.suppliers.local.processes import Processes
 
+pytestmark = pytest.mark.slow  # many whole lives of real processes
 MANY = os.environ.get("NODUS_LOCAL_WALKS")
 WALKS = settings(
     max_examples=int(MANY or 4),

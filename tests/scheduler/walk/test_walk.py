@@ -19,6 +19,7 @@ from tests.scheduler.walk.mortal import Killed, MortalDatabase
 
 from nodus_api.clock import ManualClock
 
+pytestmark = pytest.mark.slow  # many whole lives
 MANY = os.environ.get("NODUS_WALKS")
 WALKS = settings(
     max_examples=int(MANY or 40),
