@@ -234,6 +234,41 @@ async def test_what_is_not_http_is_a_status(one: Served, raw: bytes) -> None:  #
     assert found["requestId"]
 
 
+@pytest.mark.parametrize(
+    ("version", "hosts", "said"),
+    [
+        ("1.1", [], "missing required Host header"),
+        ("1.1", ["nodus.test", "nodus.test"], "too many Host headers"),
+        ("1.0", ["nodus.test", "other.test"], "too many Host headers"),
+        ("1.1", ["nodus.test/path"], "malformed Host header"),
+        ("1.1", ["a b"], "malformed Host header"),
+    ],
+)
+async def test_a_request_names_one_host(
+    one: Served, version: str, hosts: list[str], said: str
+) -> None:
+    """As kube-apiserver, whose server is Go's net/http, in its words (RFC 9112, section 3.2)."""
+    lines = [f"GET /livez HTTP/{version}", *(f"Host: {host}" for host in hosts)]
+    status, found = status_of(await one.exchange(("\r\n".join(lines) + "\r\n\r\n").encode()))
+
+    assert (status, found["reason"], found["message"]) == (400, "BadRequest", said)
+    assert "Host: NAME" in str(found["fix"])
+    assert found["requestId"]
+
+
+@pytest.mark.parametrize(
+    ("version", "host"),
+    [("1.0", None), ("1.1", ""), ("1.1", "[::1]:8443"), ("1.1", "a_b.%C3%A9:1")],
+)
+async def test_any_host_that_go_accepts_is_accepted(
+    one: Served, version: str, host: str | None
+) -> None:
+    lines = [f"GET /livez HTTP/{version}", *([] if host is None else [f"Host: {host}"])]
+    raw = await one.exchange("\r\n".join([*lines, "Connection: close", "", ""]).encode())
+
+    assert raw.startswith(b"HTTP/1.1 200 OK\r\n")
+
+
 @pytest.mark.parametrize("ends", [True, False])
 async def test_a_header_block_is_bounded(one: Served, ends: bool) -> None:  # AS-089
     raw = request(N, *(f"X-{number}: {'y' * 1000}" for number in range(40)))

@@ -9,12 +9,15 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.cli.live import NODUS, environment, eventually
 
+from nodus_api.cli import processes
 from nodus_api.cli.demo import decay, fit, pair
 from nodus_api.cli.demo.story import starts
 from nodus_api.runner.files import INTENT
@@ -220,24 +223,61 @@ def test_the_demo_runs_from_nothing_to_the_bill(open_folder: Path) -> None:
     assert list((root / "run").glob("*.pid")) == []
 
 
-@pytest.mark.slow  # the whole product, until its programs run
-def test_a_demo_that_is_interrupted_leaves_no_program_behind(open_folder: Path) -> None:
-    root = open_folder / "demo-interrupted"
-    demo = subprocess.Popen(  # noqa: S603 -- ours
+@contextmanager
+def demo(root: Path) -> Iterator["subprocess.Popen[str]"]:
+    """Run the demo as a child, in a session of its own."""
+    child = subprocess.Popen(  # noqa: S603 -- ours
         [*NODUS, "demo", "--data-dir", str(root)],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         env=environment(),
+        start_new_session=True,
     )
-    eventually(lambda: list(starts(root / "diary")), 120)
-    machines = [one for one in (root / "machines").iterdir() if (one / INTENT).exists()]
-    demo.send_signal(signal.SIGINT)
+    try:
+        yield child
+    finally:
+        child.kill()
 
-    said, _ = demo.communicate(timeout=120)
-    assert demo.returncode == 1, said
+
+@pytest.mark.slow  # the whole product, until its programs run
+def test_a_demo_that_is_interrupted_leaves_no_program_behind(open_folder: Path) -> None:
+    root = open_folder / "demo-interrupted"
+    with demo(root) as child:
+        eventually(lambda: list(starts(root / "diary")), 120)
+        machines = [one for one in (root / "machines").iterdir() if (one / INTENT).exists()]
+        living = processes.recorded(root / "run")
+        os.kill(int((root / "lock").read_text()), signal.SIGKILL)  # `nodus up` stops nothing more
+        child.send_signal(signal.SIGINT)
+        said, _ = child.communicate(timeout=120)
+
+    assert child.returncode == 130, said
+    assert said.endswith("Interrupted.\n")
     assert machines
     eventually(lambda: all(Processes(one).empty() for one in machines))
+    assert sorted(living) == ["postgres", "schedule", "serve"]
+    assert [one for one in living.values() if processes.identify(one.pid) == one] == []
+
+
+@pytest.mark.slow  # `nodus up` starts and stops
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_demo_that_is_told_to_end_ends_what_it_started(
+    open_folder: Path, number: signal.Signals
+) -> None:
+    root = open_folder / f"demo-{number.name}"
+    with demo(root) as child:
+        eventually(lambda: processes.recorded(root / "run"), 60)
+        up = processes.identify(int((root / "lock").read_text()))
+        living = processes.recorded(root / "run")
+        child.send_signal(number)
+        said, _ = child.communicate(timeout=120)
+
+    assert child.returncode == -number, said
+    assert "Traceback" not in said
+    assert "postgres" in living
+    assert up is not None
+    assert [one for one in (up, *living.values()) if processes.identify(one.pid) == one] == []
+    assert list((root / "run").glob("*.pid")) == []
 
 
 def test_a_demo_that_cannot_start_says_where_the_logs_are(open_folder: Path) -> None:

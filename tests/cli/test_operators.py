@@ -1,5 +1,6 @@
 """migrate, doctor, kubeconfig, openapi, token and project against a real database."""
 
+import asyncio
 import json
 import socket
 from base64 import b64decode
@@ -12,8 +13,10 @@ import yaml
 from tests.cli.conftest import Nodus
 
 from nodus_api.cli.bootstrap import certificate_names
-from nodus_api.clock import SystemClock
+from nodus_api.clock import ManualClock, SystemClock
+from nodus_api.storage.access_store import AccessAdmin, AccessStore
 from nodus_api.storage.embedded import EmbeddedPostgres
+from nodus_api.storage.engine import Database
 from nodus_api.tls import ensure_certificates
 
 
@@ -168,6 +171,29 @@ def test_tokens_are_made_listed_and_revoked(nodus: Nodus, clean_database: str) -
     again = nodus("token", "revoke", made["id"], *where)
     assert again.exit_code == 2
     assert "that is still good" in again.stderr
+
+
+async def test_a_token_is_not_used_before_it_was_made(
+    nodus: Nodus,
+    database_url: str,
+    scheduler_database: Database,
+    api_database: Database,
+    clock: ManualClock,
+) -> None:  # AS-067: uses are noted by the minute, rounded down
+    await clock.advance(43)
+    await AccessAdmin(scheduler_database).create_token("abcdefghij23", b"\xff" * 32, "ann")
+
+    async def used() -> list[str]:
+        await AccessStore(api_database, clock).tokens_used(["abcdefghij23"])
+        done = await asyncio.to_thread(
+            nodus, "token", "list", "-o", "json", "--database-url", database_url
+        )
+        (listed,) = json.loads(done.stdout)
+        return [listed["created"], listed["lastUsed"]]
+
+    assert await used() == ["2026-01-01T00:00:43Z", "2026-01-01T00:00:43Z"]
+    await clock.advance(60)
+    assert await used() == ["2026-01-01T00:00:43Z", "2026-01-01T00:01:00Z"]
 
 
 def test_projects_have_members(nodus: Nodus, clean_database: str) -> None:  # AS-072

@@ -190,8 +190,11 @@ async def test_an_external_database_is_used_and_left_running(
     url = postgres.url.replace("/nodus?", "/external?")
 
     def live_and_stop() -> list[str]:
-        with Up(open_folder / "external", ("--database-url", url)) as running:
+        flags = ("--database-url", url, "--retain-finished-count", "7")
+        with Up(open_folder / "external", flags) as running:
             parts = sorted(processes.recorded(running.run_dir))
+            environ = Path(f"/proc/{running.pid('schedule')}/environ").read_bytes()
+            assert b"NODUS_RETAIN_FINISHED_COUNT=7" in environ.split(b"\0")
             done = running.nodus("submit", "-f", "-", "--wait", stdin=job("there", "exit 0"))
             assert done.stdout.endswith("job/there succeeded.\n")
             assert not list(running.root.glob("pg*"))

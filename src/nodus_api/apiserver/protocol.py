@@ -7,6 +7,7 @@ header block nor the time it may take (AS-036): that is done here. Each request'
 
 import asyncio
 import logging
+import re
 import socket
 import sys
 from http import HTTPStatus
@@ -27,6 +28,7 @@ KEEPALIVE_SECONDS = 30
 CLOSE_SECONDS = 0.5
 _TCP_FAMILIES = (socket.AF_INET, socket.AF_INET6)
 _BYTES_ACKED = slice(120, 128)  # an u64 of the kernel's struct tcp_info
+_HOST = re.compile(rb"[A-Za-z0-9!$%&'()*+,\-.:;=\[\]_~]*")  # httpguts.ValidHostHeader of Go
 _TCP_USER_TIMEOUT = getattr(socket, "TCP_USER_TIMEOUT", 18)
 
 log = logging.getLogger(__name__)
@@ -108,6 +110,9 @@ class NodusProtocol(HttpToolsProtocol):
         if size > self._server.options.max_header_bytes:
             self._refuse_headers()
             raise _Refused
+        if (problem := self._host_problem()) is not None:
+            self._refuse(BadRequest(problem, fix="Send one header `Host: NAME` or `NAME:PORT`."))
+            raise _Refused
         super().on_headers_complete()
         if self.parser.get_http_version() == "1.0":
             # before the request's task runs for the first time
@@ -147,6 +152,20 @@ class NodusProtocol(HttpToolsProtocol):
             self.transport.abort()
 
     # -- refusals ------------------------------------------------------------------------------
+
+    def _host_problem(self) -> str | None:
+        """Return what is wrong with Host, in the words of Go's net/http, or None (RFC 9112, 3.2).
+
+        Two of them are how a request is read as one host's by a proxy and as another's by us.
+        """
+        hosts = [value for name, value in self.headers if name == b"host"]
+        if not hosts and self.parser.get_http_version() != "1.0":
+            return "missing required Host header"
+        if len(hosts) > 1:
+            return "too many Host headers"
+        if hosts and not _HOST.fullmatch(hosts[0]):
+            return "malformed Host header"
+        return None
 
     def _refuse_headers(self) -> None:
         self._refuse(

@@ -21,7 +21,7 @@ from nodus_api.cli.options import (
 from nodus_api.cli.tabular import render_table
 from nodus_api.clock import SystemClock
 from nodus_api.durations import parse_duration
-from nodus_api.storage.access_store import AccessAdmin
+from nodus_api.storage.access_store import AccessAdmin, TokenRecord
 from nodus_api.storage.errors import StorageConflict
 from nodus_api.tokens import ID_BYTES, SECRET_BYTES, make_token
 
@@ -114,7 +114,7 @@ async def revoke_token(id_: str, **options: Any) -> None:
 @output_option
 @run_async
 async def list_tokens(output: str, **options: Any) -> None:
-    """List tokens, without their secrets.
+    """List tokens, without their secrets; the last use is known to the minute.
 
     \b
     Example:
@@ -129,11 +129,16 @@ async def list_tokens(output: str, **options: Any) -> None:
                 "created": _moment(one.created),
                 "expires": _moment(one.expires) or None,
                 "revoked": _moment(one.revoked) or None,
-                "lastUsed": _moment(one.last_used) or None,
+                "lastUsed": _moment(_last_use(one)) or None,
             }
             for one in await admin.list_tokens()
         ]
     _show(rows, output)
+
+
+def _last_use(token: TokenRecord) -> datetime | None:
+    """Return when a token was used last: its minute, but never before the token was made."""
+    return None if token.last_used is None else max(token.last_used, token.created)
 
 
 @click.group()

@@ -10,6 +10,7 @@ import click
 from nodus_api.bench import AREAS, NotMeasured, Report, measure
 from nodus_api.bench.report import Row
 from nodus_api.cli.errors import Failed, reported
+from nodus_api.cli.interrupts import ended_like_ctrl_c
 from nodus_api.cli.options import output_option
 from nodus_api.cli.tabular import render_table
 from nodus_api.clock import SystemClock
@@ -50,7 +51,7 @@ def bench(
     """
     areas = [only] if only else list(AREAS)
     run = measure(areas, full=effort == "full", clock=SystemClock(), entropy=os.urandom)
-    with reported():
+    with ended_like_ctrl_c(), reported():
         try:
             report = asyncio.run(run)
         except NotMeasured as error:

@@ -4,8 +4,11 @@ import importlib
 import sys
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from typing import Any
 
 import click
+
+from nodus_api.cli.interrupts import INTERRUPTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +116,14 @@ COMMANDS = {
 
 class LazyGroup(click.Group):
     """A group that imports a command's module when the command is used."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; Ctrl-C ends it with exit code 130 (architecture.md, command line)."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            click.echo("Interrupted.", err=True)
+            ctx.exit(INTERRUPTED)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 -- click's signature
         """Return the commands in the order of their use."""

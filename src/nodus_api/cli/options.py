@@ -43,7 +43,7 @@ def database_options(command: Command) -> Command:
     command = click.option(
         "--database-url",
         help="PostgreSQL 15 or newer, such as postgresql://user@host/nodus"
-        " [env NODUS_DATABASE_URL; the database of the running `nodus up`].",
+        " [env NODUS_DATABASE_URL; the database of `nodus up`].",
     )(command)
     return data_dir_option(command)
 

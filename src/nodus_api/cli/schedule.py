@@ -8,22 +8,15 @@ import click
 from nodus_api.cli import listening
 from nodus_api.cli.compose import run_scheduler
 from nodus_api.cli.options import database_options, run_async, settings_from
+from nodus_api.cli.parts import scheduler_options
 
 
 @click.command()
-@click.option("--supplier", type=click.Choice(["local"]), help="Where machines come from [local].")
-@click.option("--local-slots", type=click.IntRange(1), help="Machines at once on this host.")
+@scheduler_options
 @click.option("--runner-bind", help="Address for runner reports [127.0.0.1].")
 @click.option("--runner-port", type=click.IntRange(0, 65535), help="Port of runner reports [8445].")
-@click.option("--health-bind", help="Address of health and metrics [127.0.0.1].")
 @click.option(
     "--health-port", type=click.IntRange(0, 65535), help="Port of health and metrics [8446]."
-)
-@click.option("--retain-finished", help="How long finished Attempts stay in the API [24h].")
-@click.option(
-    "--retain-finished-count",
-    type=click.IntRange(0),
-    help="How many finished Attempts a project keeps in the API [2000].",
 )
 @click.option("--health-fd", type=click.IntRange(3), hidden=True)
 @click.option("--socket-only", is_flag=True, hidden=True)
@@ -34,7 +27,8 @@ async def schedule(health_fd: int | None, socket_only: bool, **options: Any) -> 
 
     Runners report over HTTPS to --runner-port and, on this host, to a Unix socket in the data
     directory. Health and metrics are on --health-port, without secrets. Finished Attempts move into
-    the archive by --retain-finished and --retain-finished-count.
+    the archive by --retain-finished and --retain-finished-count, and out of it by
+    --archive-retention.
 
     \b
     Example:

@@ -8,6 +8,7 @@ import click
 from nodus_api.cli import listening
 from nodus_api.cli.compose import run_server
 from nodus_api.cli.options import database_options, run_async, settings_from
+from nodus_api.cli.parts import server_options
 
 
 @click.command()
@@ -19,7 +20,7 @@ from nodus_api.cli.options import database_options, run_async, settings_from
     type=click.IntRange(0, 65535),
     help="HTTPS port, 0 takes a free one [8443].",
 )
-@click.option("--public-url", help="How clients reach this server, for links in answers.")
+@server_options
 @click.option(
     "--tls-cert-file",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -35,9 +36,6 @@ from nodus_api.cli.options import database_options, run_async, settings_from
     type=click.Path(path_type=Path, file_okay=False),
     help="Where made certificates lie [D/certs].",
 )
-@click.option("--tls-san", multiple=True, help="Further name of a made certificate.")
-@click.option("--tls-min-version", type=click.Choice(["1.2", "1.3"]), help="Oldest TLS [1.2].")
-@click.option("--request-timeout", help="Deadline of everything but watches [60s].")
 @click.option(
     "--shutdown-delay-duration",
     "shutdown_delay",

@@ -19,6 +19,7 @@ from nodus_api.cli.api_client import ApiClient, ApiUnreachable
 from nodus_api.cli.data_directory import DataDirectory, open_data_directory, take_lock
 from nodus_api.cli.errors import reported
 from nodus_api.cli.options import database_options, settings_from
+from nodus_api.cli.parts import as_environment, scheduler_options, server_options
 from nodus_api.cli.supervisor import Child, PostgresPart, Supervisor
 from nodus_api.clock import SystemClock
 from nodus_api.settings import Settings, database_url
@@ -40,9 +41,10 @@ _HEALTH_OFFSET = 3  # 8443 for the API, 8446 for the scheduler's health (SC-645)
     type=click.IntRange(0, 65535),
     help="Port of the scheduler's health and metrics [env NODUS_HEALTH_PORT; --port plus 3].",
 )
-@click.option("--supplier", type=click.Choice(["local"]), help="Where machines come from [local].")
+@server_options
+@scheduler_options
 @database_options
-def up(health_port: int | None, **options: Any) -> None:
+def up(health_port: int | None, tls_san: tuple[str, ...], **options: Any) -> None:
     """Run database, scheduler and HTTPS server on this machine until Ctrl-C.
 
     Writes kubeconfig, ca.crt and token (the admin's) into the data directory. Programs that run
@@ -53,7 +55,7 @@ def up(health_port: int | None, **options: Any) -> None:
       nodus up --data-dir /var/lib/nodus
       kubectl --kubeconfig /var/lib/nodus/kubeconfig get attempts --watch
     """
-    settings = settings_from(options)
+    settings = settings_from({**options, "tls_san": tls_san or None})
     with reported():
         directory = open_data_directory(settings.data_dir)
         with take_lock(directory):
@@ -126,21 +128,18 @@ async def _prepare(settings: Settings, directory: DataDirectory, url: str, serve
 
 
 def _environment(settings: Settings, directory: DataDirectory, server: str) -> dict[str, str]:
-    # the URL goes by file, since an environment can be read in /proc
     return {
+        **as_environment(settings),
         "NODUS_DATA_DIR": str(directory.root),
+        # by file, since an environment can be read in /proc
         "NODUS_DATABASE_URL": "",
         "NODUS_DATABASE_URL_FILE": str(directory.database_url),
         "NODUS_PUBLIC_URL": server,
         "NODUS_CERT_DIR": str(directory.certs),
         "NODUS_TLS_CERT_FILE": "",
         "NODUS_TLS_PRIVATE_KEY_FILE": "",
-        "NODUS_BIND": settings.bind,
-        "NODUS_SUPPLIER": settings.supplier,
         "NODUS_SHUTDOWN_DELAY": "0s",
         "NODUS_SHUTDOWN_WATCH_GRACE": "1s",
-        "NODUS_LOG_LEVEL": settings.log_level,
-        "NODUS_LOG_FORMAT": settings.log_format,
     }
 
 

@@ -19,10 +19,14 @@ from nodus_api.cli.demo.checks import complaints
 from nodus_api.cli.demo.story import FIT, PAIR, Hand, Story, manifests
 from nodus_api.cli.errors import Failed, reported
 from nodus_api.cli.following import Follower
+from nodus_api.cli.interrupts import ended_like_ctrl_c, undisturbed
 from nodus_api.cli.options import data_dir_option
+from nodus_api.cli.processes import end_orphans
 from nodus_api.cli.progress import choose_progress
+from nodus_api.cli.supervisor import PostgresPart
 from nodus_api.clock import SystemClock
 from nodus_api.runner.files import INTENT
+from nodus_api.storage.embedded import EmbeddedPostgres
 from nodus_api.suppliers.local.processes import Processes
 from nodus_api.tasks import end, spawn
 
@@ -62,7 +66,7 @@ def demo(seconds: float, data_dir: Path | None) -> None:
     log = directory.logs / "up.log"
     click.echo(f"Data directory {directory.root}, log {log}")
     try:
-        with _running_up(directory, log), reported():
+        with ended_like_ctrl_c(), _running_up(directory, log), reported():
             asyncio.run(_play(directory, seconds))
     except click.ClickException as error:
         raise Failed(
@@ -85,8 +89,25 @@ def _fresh_directory() -> Path:
 @contextmanager
 def _running_up(directory: DataDirectory, log: Path) -> Iterator[None]:
     """Run `nodus up` on a free port while the block runs."""
+    up: subprocess.Popen[bytes] | None = None
+    stopped = False
+    try:
+        with undisturbed():
+            up = _start_up(directory, log)
+        _await_ready(up, log)
+        yield
+    finally:
+        with undisturbed():
+            if up is not None:
+                stopped = _stop(up, directory)
+            _end_programs(directory)
+    if not stopped:
+        raise Failed("`nodus up` did not stop cleanly.")
+
+
+def _start_up(directory: DataDirectory, log: Path) -> "subprocess.Popen[bytes]":
     with log.open("wb") as out:
-        up = subprocess.Popen(  # noqa: S603 -- our own command
+        return subprocess.Popen(  # noqa: S603 -- our own command
             [
                 *(sys.executable, "-m", "nodus_api.cli.main", "up", "--port", "0"),
                 *("--data-dir", str(directory.root)),
@@ -97,14 +118,6 @@ def _running_up(directory: DataDirectory, log: Path) -> Iterator[None]:
             env=_own_environment(),
             start_new_session=True,
         )
-    try:
-        _await_ready(up, log)
-        yield
-    finally:
-        stopped = _stop(up)
-        _end_programs(directory)
-    if not stopped:
-        raise Failed("`nodus up` did not stop cleanly.")
 
 
 def _own_environment() -> dict[str, str]:
@@ -130,15 +143,19 @@ def _await_ready(up: "subprocess.Popen[bytes]", log: Path) -> None:
     raise Failed(f"`nodus up` was not ready within {_READY_SECONDS:.0f} s.")
 
 
-def _stop(up: "subprocess.Popen[bytes]") -> bool:
+def _stop(up: "subprocess.Popen[bytes]", directory: DataDirectory) -> bool:
+    """Stop it; what it could not stop itself is ended all the same, and the answer is False."""
     if up.poll() is None:
         up.send_signal(signal.SIGTERM)
     try:
-        return up.wait(_STOP_SECONDS) == 0
+        code = up.wait(_STOP_SECONDS)
     except subprocess.TimeoutExpired:
         up.kill()
-        up.wait()
-        return False
+        code = up.wait()
+    if code < 0:
+        end_orphans(directory.run, SystemClock(), keep=(PostgresPart.name,))
+        EmbeddedPostgres(directory.root).stop()
+    return code == 0
 
 
 def _end_programs(directory: DataDirectory) -> None:
@@ -216,7 +233,12 @@ async def _nodus(directory: DataDirectory, *arguments: str) -> None:
         stderr=subprocess.STDOUT,
         env=_own_environment(),
     )
-    said, _ = await running.communicate()
+    try:
+        said, _ = await running.communicate()
+    finally:
+        if running.returncode is None:
+            running.terminate()
+            await running.wait()
     click.echo(f"\n$ nodus {' '.join(arguments)}\n{said.decode(errors='replace')}")
     if running.returncode != 0:
         raise Failed(f"`nodus {arguments[0]}` ended with exit code {running.returncode}.")
