@@ -7,6 +7,7 @@ from tests.scheduler.fake_supplier import an_offer
 from tests.scheduler.invariants import all_records, check_quiet
 from tests.scheduler.world import World
 
+from nodus_api.scheduler import Pace
 from nodus_api.scheduler.settling import charged
 from nodus_api.storage import tables as t
 from nodus_api.suppliers.supplier import SupplierCaps
@@ -77,6 +78,28 @@ async def test_parallel_attempts_share_the_limit_to_the_micro_dollar(world: Worl
     covered = [one["status"]["actual"]["segments"] for one in documents.values()]
     assert any("Teardown" in one.get("coveredByNodus", []) for one in covered)
     await check_quiet(world)
+
+
+async def test_a_limit_is_the_workloads_whatever_a_batch_holds(world: World) -> None:  # SC-622
+    """Each transaction sees one Attempt, each query one row: the sum is over all of them."""
+    world.pace = Pace(batch=1, placed_at_once=1)
+    world.fake.offered = [an_offer(rate="36.00")]  # 0.01 USD a second
+    await world.submit(
+        completions=3, limits={"maxCostUSD": "12"}, estimate={"hours": "0.01"}, stopGraceSeconds=60
+    )
+    await world.settle()
+    runners = [await world.start(f"{slot}/1") for slot in range(3)]
+    await world.clock.advance(200)  # 6 USD, and the ends would cost 5.43
+    for runner in runners:
+        await runner.report("heartbeat")
+    await world.settle()
+    assert world.fake.signals == []
+    await world.clock.advance(30)
+    for runner in runners:
+        await runner.report("heartbeat")
+    await world.settle()
+    drains = [row["drain_cause"] for row in await world.rows(t.attempt_work)]
+    assert drains == ["Funding/MaxCostReached"] * 3
 
 
 async def test_a_limit_too_small_for_the_estimate_is_unplaceable(world: World) -> None:
