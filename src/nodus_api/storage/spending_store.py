@@ -15,9 +15,11 @@ from uuid import UUID
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
+from nodus_api.kernel.attempt import Drain
 from nodus_api.kernel.vocabulary import OwnerKind
 from nodus_api.storage import reads
 from nodus_api.storage import tables as t
+from nodus_api.storage.attempt_rows import drain_of
 from nodus_api.storage.engine import Database
 from nodus_api.storage.statements import database_now
 
@@ -31,7 +33,8 @@ class Spender:
     billed_until: datetime
     """The end of what its ledger holds; the start of its clock before that."""
     increment: timedelta
-    draining: bool
+    drain: Drain | None
+    """The stop that stands, if any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +82,7 @@ def _spender(row: sa.RowMapping) -> Spender:
         rate_usd_per_hour=row["rate"],
         billed_until=row["billed_until"],
         increment=timedelta(seconds=row["billing_increment_seconds"]),
-        draining=row["drain_cause"] is not None,
+        drain=drain_of(row),
     )
 
 
@@ -105,6 +108,8 @@ def _spenders() -> sa.Select[Any]:
             leases.rate,
             t.supplier_offers.c.billing_increment_seconds,
             t.attempt_work.c.drain_cause,
+            t.attempt_work.c.drain_signalled,
+            t.attempt_work.c.drain_deadline,
             sa.func.coalesce(until, t.attempts.c.billing_start).label("billed_until"),
         )
         .ext(postgresql.distinct_on(t.attempts.c.no))
