@@ -121,6 +121,28 @@ def test_the_first_cause_keeps_reason_and_bill(deadline: datetime) -> None:  # S
     assert stopped_too == noticed
 
 
+@pytest.mark.parametrize(
+    ("first", "barred"),
+    [
+        (Drain(trigger=Trigger.PREEMPTION_NOTICE, reason=Reason.PREEMPTED), True),
+        (Drain(trigger=None, reason=Reason.RELEASED), True),
+        (Drain(trigger=Trigger.FUNDING, reason=Reason.MAX_COST_REACHED), False),
+    ],
+)
+def test_a_limit_reached_while_another_cause_drains_bars_what_follows(
+    first: Drain, barred: bool
+) -> None:  # SC-013: reason and deadline stay
+    draining = replace(running(), drain=replace(first, deadline=at(230)))
+    limit = StopRequested(
+        at=at(205), trigger=Trigger.FUNDING, reason=Reason.MAX_COST_REACHED, deadline=at(206)
+    )
+
+    reached = advance(advance(draining, limit), replace(limit, reason=Reason.UNFUNDED))
+
+    wanted = Reason.MAX_COST_REACHED if barred else None
+    assert reached.drain == replace(first, deadline=at(230), barred=wanted)
+
+
 @pytest.mark.parametrize(("notice", "deadline"), [(at(215), at(215)), (at(320), at(230))])
 def test_a_notice_can_only_bring_a_drains_deadline_nearer(
     notice: datetime, deadline: datetime

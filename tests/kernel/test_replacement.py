@@ -85,6 +85,32 @@ def roughly(wait: timedelta, seconds: int) -> bool:
     return 0.8 * seconds * SECOND <= wait <= 1.2 * seconds * SECOND
 
 
+# -- a limit of money that was reached during the drain --------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("attempt", "reason", "slot", "ends"),
+    [
+        (lost(), Reason.MAX_COST_REACHED, SlotState.FAILED, WorkloadState.FAILED),
+        (lost(), Reason.UNFUNDED, SlotState.UNFUNDED, None),
+        (
+            ended_by(Reason.RELEASED),
+            Reason.MAX_COST_REACHED,
+            SlotState.FAILED,
+            WorkloadState.FAILED,
+        ),
+        (succeeded(), Reason.MAX_COST_REACHED, SlotState.SUCCEEDED, None),
+    ],
+)
+def test_money_that_ended_during_a_drain_forbids_the_replacement(
+    attempt: Attempt, reason: Reason, slot: SlotState, ends: WorkloadState | None
+) -> None:  # SC-013
+    decision = decided(attempt, replace(a_spec(), auto_resume=True), barred=reason)
+
+    outcome = reason if ends else None
+    assert decision == Replacement(slot=slot, counters=NEW, workload=ends, outcome=outcome)
+
+
 # -- rule 1 --------------------------------------------------------------------------------
 
 

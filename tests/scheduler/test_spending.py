@@ -4,9 +4,11 @@ from datetime import timedelta
 from decimal import Decimal
 
 from tests.scheduler.fake_supplier import an_offer
+from tests.scheduler.gangs import lose, run_gang, stages, stop_by_order
 from tests.scheduler.invariants import all_records, check_quiet
 from tests.scheduler.world import World
 
+from nodus_api.scheduler import Pace
 from nodus_api.scheduler.settling import charged
 from nodus_api.storage import tables as t
 from nodus_api.suppliers.supplier import SupplierCaps
@@ -79,6 +81,28 @@ async def test_parallel_attempts_share_the_limit_to_the_micro_dollar(world: Worl
     await check_quiet(world)
 
 
+async def test_a_limit_is_the_workloads_whatever_a_batch_holds(world: World) -> None:  # SC-622
+    """Each transaction sees one Attempt, each query one row: the sum is over all of them."""
+    world.pace = Pace(batch=1, placed_at_once=1)
+    world.fake.offered = [an_offer(rate="36.00")]  # 0.01 USD a second
+    await world.submit(
+        completions=3, limits={"maxCostUSD": "12"}, estimate={"hours": "0.01"}, stopGraceSeconds=60
+    )
+    await world.settle()
+    runners = [await world.start(f"{slot}/1") for slot in range(3)]
+    await world.clock.advance(200)  # 6 USD, and the ends would cost 5.43
+    for runner in runners:
+        await runner.report("heartbeat")
+    await world.settle()
+    assert world.fake.signals == []
+    await world.clock.advance(30)
+    for runner in runners:
+        await runner.report("heartbeat")
+    await world.settle()
+    causes = await drains(world)
+    assert causes == ["Funding/MaxCostReached"] * 3
+
+
 async def test_a_limit_too_small_for_the_estimate_is_unplaceable(world: World) -> None:
     world.fake.offered = [an_offer(rate="23.60")]
     await world.submit(limits={"maxCostUSD": "5"}, estimate={"hours": "1"})
@@ -105,8 +129,76 @@ async def test_money_comes_before_a_notice(world: World) -> None:  # SC-014
     await world.clock.advance(700)
     await runner.report("heartbeat")
     await passes.once()
-    drains = [row["drain_cause"] for row in await world.rows(t.attempt_work)]
-    assert drains == ["Funding/MaxCostReached"]
+    causes = await drains(world)
+    assert causes == ["Funding/MaxCostReached"]
+
+
+async def test_a_limit_reached_during_a_notice_forbids_the_replacement(
+    world: World,
+) -> None:  # SC-013
+    """The notice keeps reason and bill; the money that is left would pay another start."""
+    world.fake.caps = SupplierCaps(sync_delete=True, notices=True)
+    world.fake.offered = [an_offer(rate="36.00")]  # 0.01 USD a second
+    await world.submit(limits={"maxCostUSD": "6"}, estimate={"hours": "0.01"}, stopGraceSeconds=60)
+    await world.settle()
+    runner = await world.start()
+    await world.clock.advance(400)
+    await runner.report("heartbeat")
+    handle = world.fake.machines[runner.intent.key].handle
+    world.fake.announce(handle, world.clock.now() + timedelta(seconds=60))
+    await world.settle()
+    await world.settle()
+    assert await drains(world) == ["PreemptionNotice/Preempted"]
+    await runner.report("heartbeat")
+    await world.settle(30)
+    assert await drains(world) == ["PreemptionNotice/Preempted/MaxCostReached"]
+    (order,) = [order for _, order in world.fake.signals]
+    assert order.grace == timedelta(seconds=60)
+    await runner.report("exited", exitCode=143, signal=15, oom=False, stopAgeMs=1000)
+    await world.settle()
+
+    assert list(await world.documents()) == ["0/1"]
+    status = await world.status()
+    assert (status["reason"], status["interruption"]["trigger"]) == (
+        "Preempted",
+        "PreemptionNotice",
+    )
+    workload = await world.workload()
+    assert (workload["state"], workload["outcome"]) == ("Failed", "MaxCostReached")
+    await check_quiet(world)
+
+
+async def test_a_limit_reached_while_a_gang_drains_forbids_its_restart(
+    world: World,
+) -> None:  # SC-013, SC-134
+    world.fake.offered = [an_offer(rate="36.00")]
+    runners = await run_gang(
+        world, 3, limits={"maxCostUSD": "30"}, estimate={"hours": "0.01"}, stopGraceSeconds=300
+    )
+    await world.clock.advance(560)
+    for runner in runners:
+        await runner.report("heartbeat")
+    lose(world, runners[1])
+    await world.settle()
+    await world.settle()
+    assert await stages(world, 1) == ["Running", "Lost NodeLost", "Running"]
+    for _ in range(9):
+        for runner in (runners[0], runners[2]):
+            await runner.report("heartbeat")
+        await world.settle(30)
+    barred = "ProviderEvidence/Released/MaxCostReached"
+    assert [one for one in await drains(world) if one] == [barred] * 2
+    await stop_by_order(world, runners[0], runners[2])
+
+    assert set(await world.documents()) == {"0/1", "1/1", "2/1"}
+    workload = await world.workload()
+    assert (workload["state"], workload["outcome"]) == ("Failed", "MaxCostReached")
+    assert {row["state"] for row in await world.rows(t.slots)} == {"Failed"}
+    await check_quiet(world)
+
+
+async def drains(world: World) -> list[str | None]:
+    return [row["drain_cause"] for row in await world.rows(t.attempt_work)]
 
 
 async def test_what_drains_costs_until_it_is_gone(world: World) -> None:  # SC-622
@@ -126,5 +218,5 @@ async def test_what_drains_costs_until_it_is_gone(world: World) -> None:  # SC-6
         await (await world.runner(which)).report("heartbeat")
     await world.settle(40)
     assert await world.stage("1/1") == "Running"  # it uses its grace
-    drains = sorted((row["drain_cause"] for row in await world.rows(t.attempt_work)), key=str)
-    assert drains == ["/Released", "Funding/MaxCostReached"]
+    causes = sorted(await drains(world), key=str)
+    assert causes == ["/Released/MaxCostReached", "Funding/MaxCostReached"]

@@ -115,7 +115,7 @@ def _doing(life: Life) -> str | None:
     status = life.document["status"]
     timings, stage = status["timings"], status["progress"]["stage"]
     if life.drain_cause is not None and stage in ("Acquiring", "Starting", "Running"):
-        trigger, _, reason = life.drain_cause.partition("/")
+        trigger, reason, *_ = life.drain_cause.split("/")
         return f"It is being stopped and will end as {reason}" + (
             f" ({trigger})." if trigger else "."
         )

@@ -73,6 +73,8 @@ class Drain:
     reason: Reason
     signalled: datetime | None = None
     deadline: datetime | None = None
+    barred: Reason | None = None
+    """Why money came to its end meanwhile, under another cause: nothing replaces it then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -280,9 +280,14 @@ def _can_stop(attempt: Attempt, event: StopRequested) -> bool:
 
 
 def _drain(drain: Drain | None, event: StopRequested) -> Drain:
-    """Return the drain after another cause: the first keeps reason and bill (SC-013)."""
+    """Return the drain after another cause: the first keeps reason and bill (SC-013).
+
+    A limit of money then only forbids the replacement; a user's stop is the workload's state.
+    """
     if drain is None:
         return Drain(trigger=event.trigger, reason=event.reason, deadline=event.deadline)
+    if event.trigger is Trigger.FUNDING and drain.trigger is not Trigger.FUNDING:
+        return replace(drain, barred=drain.barred or event.reason)
     if event.trigger not in _NOTICES or event.deadline is None:
         return drain
     return replace(drain, deadline=min(event.deadline, drain.deadline or event.deadline))

@@ -106,16 +106,20 @@ def decide(
     minimum_start_usd: Decimal = ZERO,
     previous_loss: datetime | None = None,
     checkpoint_interval: timedelta = timedelta(0),
+    barred: Reason | None = None,
 ) -> Replacement:
     """Return what follows an ended Attempt (SC-120).
 
     `budget_left` is what maxCostUSD leaves, None without a limit; `minimum_start_usd`
     is the least a start costs (rule 2). `previous_loss` is when the slot lost its last
-    Attempt before this one; `checkpoint_interval` is the one in force (SC-144).
+    Attempt before this one; `checkpoint_interval` is the one in force (SC-144). `barred` is
+    the stop of Funding that came while another cause drained it (SC-013).
     """
     if workload is not WorkloadState.ACTIVE:  # rule 1
         return Replacement(slot=_closed(attempt, workload), counters=counters)
     after = _after_end(attempt, spec, counters)
+    if after.replaces and barred is not None:
+        return _after_stop(barred, spec, counters)
     if not after.replaces or attempt.reason is Reason.RELEASED:
         return after
     if budget_left is not None and budget_left < minimum_start_usd:  # rule 2

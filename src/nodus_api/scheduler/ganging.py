@@ -27,6 +27,7 @@ from nodus_api.kernel.vocabulary import Reason, SlotState, Stage, WorkloadState
 from nodus_api.scheduler.checkpointing import commit_together
 from nodus_api.scheduler.handing_back import back_to_placing, leave_machines
 from nodus_api.scheduler.settling import (
+    barred,
     count_costs,
     counters_of,
     decide_slot,
@@ -182,12 +183,20 @@ def _decide(batch: Batch, ranks: Ranks) -> None:
             batch.put(_closed(decide_slot(one, batch.now)))
         return
     cause = first_failed(_attempts(ranks))
-    if cause is not None and first_failed([_before(batch, one) for one in ranks]) is None:
+    undecided = first_failed([_before(batch, one) for one in ranks]) is None
+    # a limit that is reached while the others drain takes the answer back (SC-013)
+    if cause is not None and (undecided or _barred(batch, ended) is not None):
         _restart(batch, ranks, next(one for one in ranks if one.attempt.uid == cause.uid))
         return
     for one in ended:  # Succeeded and Released wait for the others
         if one.attempt.stage is Stage.STOPPED and one.attempt.reason is not Reason.RELEASED:
-            batch.put(decide_slot(one, batch.now))
+            batch.put(decide_slot(one, batch.now, barred=_barred(batch, [one])))
+
+
+def _barred(batch: Batch, ranks: Ranks) -> Reason | None:
+    """Return why money forbids a replacement of what drained (SC-013)."""
+    reasons = (barred(batch.loaded[one.no or 0]) for one in ranks)
+    return next((reason for reason in reasons if reason is not None), None)
 
 
 def _restart(batch: Batch, ranks: Ranks, cause: AttemptRecord) -> None:
@@ -200,6 +209,7 @@ def _restart(batch: Batch, ranks: Ranks, cause: AttemptRecord) -> None:
         counters=counters_of(ranks[0].slot),
         minimum_start_usd=sum((shortest_start(one) for one in ranks), Decimal(0)),
         previous_loss=max(known, default=None),
+        barred=_barred(batch, ranks),
     )
     interruption = cause.attempt.interruption
     for one in ranks:

@@ -42,7 +42,7 @@ def settle(batch: Batch) -> None:
             record = _without_untold_start(before, record)
             record = count_costs(release_machines(record, batch.now), release)
             if record.attempt.gang is None:  # a gang's slots are decided together
-                record = decide_slot(record, batch.now)
+                record = decide_slot(record, batch.now, barred=barred(before))
             lost = record.restore_lost or restore_lost(record.attempt)
             record = replace(record, restore_lost=lost)
         record = prove_deletion(record)
@@ -128,7 +128,14 @@ def prove_deletion(record: AttemptRecord) -> AttemptRecord:
     return record.moved(advance(attempt, DeletionProven(at=at)))
 
 
-def decide_slot(record: AttemptRecord, now: datetime) -> AttemptRecord:
+def barred(before: AttemptRecord) -> Reason | None:
+    """Return why money forbids a replacement, of a record as it was before its end (SC-013)."""
+    return before.attempt.drain.barred if before.attempt.drain else None
+
+
+def decide_slot(
+    record: AttemptRecord, now: datetime, *, barred: Reason | None = None
+) -> AttemptRecord:
     """Write what becomes of the slot, and of the workload if this end decides it (SC-120)."""
     answer = decision_on(
         record,
@@ -136,6 +143,7 @@ def decide_slot(record: AttemptRecord, now: datetime) -> AttemptRecord:
         counters=counters_of(record.slot),
         minimum_start_usd=shortest_start(record),
         previous_loss=last_loss(record.slot),
+        barred=barred,
     )
     slot = with_counters(
         replace(record.slot, state=answer.slot, not_before=answer.not_before), answer.counters
@@ -151,6 +159,7 @@ def decision_on(
     counters: SlotCounters,
     minimum_start_usd: Decimal,
     previous_loss: datetime | None,
+    barred: Reason | None,
 ) -> Replacement:
     """Ask the kernel what follows an ended Attempt whose costs are counted."""
     spec = WorkloadSpec.from_json(record.workload.kind, record.workload.spec)
@@ -165,6 +174,7 @@ def decision_on(
         minimum_start_usd=minimum_start_usd,
         previous_loss=previous_loss,
         checkpoint_interval=interval_of(record, spec) or timedelta(0),
+        barred=barred,
     )
 
 

@@ -1,62 +1,72 @@
 """Stops before a limit of money is reached, so that the hard cap stays rare (SC-522, SC-622)."""
 
-from collections import defaultdict
 from datetime import datetime, timedelta
 from decimal import Decimal
-from uuid import UUID
 
+from nodus_api.kernel.attempt import Drain
+from nodus_api.kernel.events import StopRequested
+from nodus_api.kernel.lifecycle import advance
 from nodus_api.kernel.money import cumulative_usd
 from nodus_api.kernel.offering import CandidateStats
 from nodus_api.kernel.spec import WorkloadSpec
 from nodus_api.kernel.vocabulary import Reason, Trigger
 from nodus_api.scheduler.context import LoopContext
-from nodus_api.scheduler.settling import billed, budget, charged
 from nodus_api.scheduler.stopping import stop
-from nodus_api.storage import due
 from nodus_api.storage.batch import Batch
 from nodus_api.storage.records import AttemptRecord
+from nodus_api.storage.spending_store import Spender, Spending
 
 _TEARDOWN = timedelta(seconds=CandidateStats().teardown_p95)
 
 
 async def stop_at_limits(loop: LoopContext) -> None:
-    """Stop the Attempts of workloads that would pass maxCostUSD while they end, newest first."""
-    nos = await loop.attempts.nos(due.limited(loop.pace.placed_at_once))
+    """Stop the Attempts of workloads that would pass maxCostUSD while they end, newest first.
+
+    Who is stopped is decided over whole workloads, before the batches that do it.
+    """
+    now, spending = await loop.workloads.spending()
+    reached = {
+        one.no
+        for workload in spending
+        if _exhausted(workload, now)
+        for one in workload.spenders
+        if not _told(one.drain)
+    }
 
     async def work(batch: Batch) -> None:
-        workloads: dict[UUID, list[AttemptRecord]] = defaultdict(list)
-        for record in batch.records.values():
-            if record.attempt.live:
-                workloads[record.workload.uid].append(record)
-        for live in workloads.values():
-            if _exhausted(live, batch.now):
-                for record in reversed(live):
-                    if record.attempt.drain is None:
-                        batch.put(
-                            stop(record, Trigger.FUNDING, Reason.MAX_COST_REACHED, now=batch.now)
-                        )
+        for record in reversed(list(batch.records.values())):
+            if record.no in reached and record.attempt.live:
+                batch.put(_stopped(record, batch.now))
 
-    await loop.in_batches("limits", nos, work)
+    await loop.in_batches("limits", sorted(reached, reverse=True), work)
 
 
-def _exhausted(live: list[AttemptRecord], now: datetime) -> bool:
+def _told(drain: Drain | None) -> bool:
+    """Whether the limit is known to what stands already (SC-013)."""
+    return drain is not None and (drain.trigger is Trigger.FUNDING or drain.barred is not None)
+
+
+def _stopped(record: AttemptRecord, now: datetime) -> AttemptRecord:
+    """Order the stop; of what another cause drains, only forbid the replacement (SC-013)."""
+    if record.attempt.drain is None:
+        return stop(record, Trigger.FUNDING, Reason.MAX_COST_REACHED, now=now)
+    event = StopRequested(at=now, trigger=Trigger.FUNDING, reason=Reason.MAX_COST_REACHED)
+    return record.moved(advance(record.attempt, event))
+
+
+def _exhausted(workload: Spending, now: datetime) -> bool:
     """Whether what is charged, and what the ends would still cost, reaches the limit."""
-    first = live[0]
-    left = budget(first)
-    if left is None:
+    spec = WorkloadSpec.from_json(workload.kind, workload.spec)
+    limit = spec.limits.max_cost_usd
+    if limit is None:
         return False
-    ends = sum((_until_gone(record, now) for record in live), Decimal(0))
-    return charged(first) + ends >= left
-
-
-def _until_gone(record: AttemptRecord, now: datetime) -> Decimal:
-    """Return what an Attempt costs beyond its bill if it is stopped now and uses its grace."""
-    tenancy = billed(record)
-    if tenancy is None:
-        return Decimal(0)
-    segments = record.view.segments
-    since = segments[-1].end if segments else record.attempt.billing_start or now
-    spec = WorkloadSpec.from_json(record.workload.kind, record.workload.spec)
     grace = timedelta(seconds=spec.stop_grace_seconds)
-    time = max(now - since, timedelta(0)) + grace + _TEARDOWN + tenancy.machine.increment
-    return cumulative_usd(tenancy.lease.rate_usd_per_hour, time // timedelta(seconds=1))
+    ends = sum((_until_gone(one, grace, now) for one in workload.spenders), Decimal(0))
+    return workload.charged_usd + ends >= limit
+
+
+def _until_gone(spender: Spender, grace: timedelta, now: datetime) -> Decimal:
+    """Return what an Attempt costs beyond its bill if it is stopped now and uses its grace."""
+    unbilled = max(now - spender.billed_until, timedelta(0))
+    time = unbilled + grace + _TEARDOWN + spender.increment
+    return cumulative_usd(spender.rate_usd_per_hour, time // timedelta(seconds=1))

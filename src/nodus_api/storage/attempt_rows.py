@@ -65,7 +65,7 @@ def attempt_of(row: Row, interruption: Interruption | None, last_committed: Any)
         pull_seconds=row["pull_seconds"],
         superseded_by=row["superseded_by"],
         interruption=interruption,
-        drain=_drain(row),
+        drain=drain_of(row),
         start_deadline=row["start_deadline"],
         last_heartbeat=row["last_heartbeat"],
         last_committed=last_committed,
@@ -240,15 +240,17 @@ def _restore(row: Row) -> RestorePoint | None:
     return RestorePoint(seq=row["restore_seq"], cursor=cursor)
 
 
-def _drain(row: Row) -> Drain | None:
+def drain_of(row: Row) -> Drain | None:
+    """Build a standing drain from its columns of `attempt_work`; None if nothing stops it."""
     if row["drain_cause"] is None:
         return None
-    trigger, _, reason = row["drain_cause"].partition("/")
+    trigger, reason, *barred = row["drain_cause"].split("/")
     return Drain(
         trigger=Trigger(trigger) if trigger else None,
         reason=Reason(reason),
         signalled=row["drain_signalled"],
         deadline=row["drain_deadline"],
+        barred=Reason(barred[0]) if barred else None,
     )
 
 

@@ -106,18 +106,6 @@ def accruable(limit: int, *, every: timedelta) -> sa.Select[Any]:
 
 
 @cache
-def limited(limit: int) -> sa.Select[Any]:
-    """Attempts that cost money, of workloads with a limit to it; draining ones still do."""
-    return (
-        _live()
-        .join(t.workloads, t.workloads.c.uid == t.attempts.c.workload)
-        .where(t.attempts.c.billing_start.is_not(None))
-        .where(t.workloads.c.spec["limits"].has_key("maxCostUSD"))
-        .limit(limit)
-    )
-
-
-@cache
 def reported() -> sa.Select[Any]:
     """Attempts with reports that wait and whose machine is no longer just Requested."""
     return (

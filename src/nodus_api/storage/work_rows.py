@@ -9,6 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from nodus_api.kernel.attempt import Drain
 from nodus_api.kernel.vocabulary import (
     LeaseRole,
     MachineState,
@@ -44,7 +45,7 @@ def work_row(record: AttemptRecord) -> dict[str, Any]:
         "next_try": work.next_try,
         "limit_at": work.limit_at,
         "start_deadline": attempt.start_deadline,
-        "drain_cause": f"{drain.trigger or ''}/{drain.reason}" if drain else None,
+        "drain_cause": _cause(drain) if drain else None,
         "drain_signalled": drain.signalled if drain else None,
         "drain_deadline": drain.deadline if drain else None,
         "last_heartbeat": attempt.last_heartbeat,
@@ -55,6 +56,12 @@ def work_row(record: AttemptRecord) -> dict[str, Any]:
         "drill": work.drill,
         "drill_at": work.drill_at,
     }
+
+
+def _cause(drain: Drain) -> str:
+    """Return `Trigger/Reason`, with the reason that bars a replacement after it if there is one."""
+    cause = f"{drain.trigger or ''}/{drain.reason}"
+    return cause if drain.barred is None else f"{cause}/{drain.barred}"
 
 
 def slot_of(row: Row, prefix: str = "") -> Slot:

@@ -19,6 +19,7 @@ from nodus_api.storage.attempt_store import fence
 from nodus_api.storage.bulk import as_json, plain, upsert_rows
 from nodus_api.storage.engine import Database
 from nodus_api.storage.records import Command, Slot, Workload
+from nodus_api.storage.spending_store import Spending, read_spending
 from nodus_api.storage.statements import SLOT_STATE
 from nodus_api.storage.work_rows import slot_of, slot_row, workload_of, workload_row
 
@@ -88,6 +89,10 @@ class WorkloadStore:
         async with self._database.single_reads() as connection:
             found = (await connection.execute(query)).mappings().all()
         return [_command(row) for row in found]
+
+    async def spending(self) -> tuple[datetime, list[Spending]]:
+        """Return the database's time, and what every workload with a limit costs (SC-622)."""
+        return await read_spending(self._database)
 
     @asynccontextmanager
     async def edit_named(
