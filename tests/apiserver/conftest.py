@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from uuid import UUID
 
 import orjson
@@ -16,7 +17,8 @@ from tests.watchcache.feed_log import FeedLog
 
 from nodus_api.apiserver import ApiServer, ServerOptions, create_app
 from nodus_api.apiserver.health import Check
-from nodus_api.clock import Clock, ManualClock
+from nodus_api.clock import Clock, ManualClock, SystemClock
+from nodus_api.tls import ensure_certificates
 from nodus_api.tokens import make_token
 from nodus_api.watchcache import AttemptCache, Window
 
@@ -146,6 +148,13 @@ async def running(replica: Replica) -> AsyncIterator[Replica]:
         yield replica
     finally:
         await replica.app.background.stop()
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("certificates")
+    ensure_certificates(folder, names=["localhost", "127.0.0.1"], clock=SystemClock())
+    return folder
 
 
 @pytest.fixture

@@ -5,65 +5,17 @@ import signal
 import socket
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
-from datetime import timedelta
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
 import orjson
 import pytest
-from tests.apiserver.conftest import ADMIN, A, N, Replica, fill, replica_of
+from tests.apiserver.conftest import ADMIN, A, N
+from tests.apiserver.serving import Served, cut_off, plain, served
 from tests.watchcache.conftest import until
 
-from nodus_api.apiserver import ServerOptions
-from nodus_api.apiserver.serving import DrainingServer
-from nodus_api.clock import SystemClock
 from nodus_api.tasks import spawn
-from nodus_api.tls import client_context, ensure_certificates, server_context
-
-AUTHORIZATION = {"Authorization": f"Bearer {ADMIN.text}"}
-QUICK = ServerOptions(
-    public_url="https://nodus.test",
-    shutdown_delay=timedelta(0),
-    shutdown_watch_grace=timedelta(0),
-    header_timeout=timedelta(seconds=0.3),
-    stuck_watch_timeout=timedelta(seconds=0.5),
-    max_header_bytes=16 * 1024,
-)
-
-
-@dataclass
-class Served:
-    replica: Replica
-    server: DrainingServer
-    serving: "asyncio.Task[None]"
-    port: int
-    context: ssl.SSLContext
-    http: httpx.AsyncClient
-
-    @asynccontextmanager
-    async def connect(self) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-        """One connection, cut off at the end."""
-        reader, writer = await asyncio.open_connection(
-            "127.0.0.1", self.port, ssl=self.context, server_hostname="localhost"
-        )
-        try:
-            yield reader, writer
-        finally:
-            await cut_off(writer)
-
-    async def exchange(self, raw: bytes) -> bytes:
-        """Send bytes and return all that comes back until the server closes."""
-        async with self.connect() as (reader, writer), asyncio.timeout(5):
-            writer.write(raw)
-            return await reader.read()
-
-
-async def cut_off(writer: asyncio.StreamWriter) -> None:
-    writer.transport.abort()
-    with suppress(ConnectionError, ssl.SSLError):
-        await writer.wait_closed()
 
 
 def request(target: str, *lines: str, method: str = "GET", version: str = "1.1") -> bytes:
@@ -72,67 +24,10 @@ def request(target: str, *lines: str, method: str = "GET", version: str = "1.1")
     return ("\r\n".join(head) + "\r\n\r\n").encode()
 
 
-@pytest.fixture(scope="session")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("certificates")
-    ensure_certificates(folder, names=["localhost", "127.0.0.1"], clock=SystemClock())
-    return folder
-
-
-@asynccontextmanager
-async def served(certificates: Path, options: ServerOptions = QUICK) -> AsyncIterator[Served]:
-    files = ensure_certificates(certificates, names=["localhost", "127.0.0.1"], clock=SystemClock())
-    assert files.ca is not None
-    replica = replica_of(options=options, clock=SystemClock())
-    fill(replica)
-    listening = socket.socket()
-    listening.bind(("127.0.0.1", 0))
-    started = asyncio.Event()
-    server = DrainingServer(replica.app, server_context(files), started.set)
-    port = listening.getsockname()[1]
-    serving = spawn("server", server.serve(sockets=[listening]))
-    context = client_context(files.ca)
-    async with asyncio.timeout(5):
-        await started.wait()
-    await until(lambda: replica.cache.ready and replica.app.access.view is not None)
-    http = httpx.AsyncClient(
-        base_url=f"https://localhost:{port}", verify=context, headers=AUTHORIZATION, timeout=5
-    )
-    try:
-        yield Served(replica, server, serving, port, context, http)
-    finally:
-        await http.aclose()
-        server.begin_drain()
-        async with asyncio.timeout(10):
-            await serving
-
-
 @pytest.fixture
 async def one(certificates: Path) -> AsyncIterator[Served]:
     async with served(certificates) as made:
         yield made
-
-
-@asynccontextmanager
-async def plain() -> AsyncIterator[tuple[Replica, int]]:
-    """A server without TLS, and its port."""
-    replica = replica_of(options=QUICK, clock=SystemClock())
-    fill(replica)
-    listening = socket.socket()
-    listening.bind(("127.0.0.1", 0))
-    started = asyncio.Event()
-    server = DrainingServer(replica.app, None, started.set)
-    port = listening.getsockname()[1]
-    serving = spawn("server", server.serve(sockets=[listening]))
-    async with asyncio.timeout(5):
-        await started.wait()
-    await until(lambda: replica.cache.ready and replica.app.access.view is not None)
-    try:
-        yield replica, port
-    finally:
-        server.begin_drain()
-        async with asyncio.timeout(10):
-            await serving
 
 
 def status_of(raw: bytes) -> tuple[int, dict[str, object]]:
@@ -181,6 +76,15 @@ async def test_the_headers_of_a_watch_come_at_once(one: Served) -> None:  # LW-1
     assert head.startswith(b"HTTP/1.1 200 OK\r\n")
     assert b"content-type: application/json\r\n" in head
     await until(lambda: len(one.replica.app.watches) == 0)  # LW-148
+
+
+async def test_what_was_written_is_sent_at_once(one: Served) -> None:  # LW-129
+    """Else each answer, and each event of a watch, waits for an acknowledgement of the last."""
+    async with one.connect():
+        await until(lambda: len(one.server.server_state.connections) == 1)
+        [connection] = one.server.server_state.connections
+        sock = connection.transport.get_extra_info("socket")
+        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
 
 
 async def test_a_watch_by_http_1_0_has_no_chunks(one: Served) -> None:  # LW-127
