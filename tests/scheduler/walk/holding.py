@@ -15,6 +15,7 @@ from tests.history.checking import assert_sound, consecutive
 from tests.history.facts import History, Row
 from tests.history.truth import Truth
 from tests.scheduler.invariants import check, check_quiet
+from tests.scheduler.walk import accounts, together
 from tests.scheduler.walk.life import Walk
 from tests.scheduler.world import World
 
@@ -34,6 +35,8 @@ SELECT rev, kind::text AS kind, tx::text::bigint AS tx, at, coalesce(uid::text, 
        coalesce(project, '') AS project, coalesce(name, '') AS name, coalesce(doc, '') AS doc
 FROM nodus.changes WHERE rev > $1 ORDER BY rev
 """
+
+_IN_USE = ("Granted", "Registered")
 
 Line = Mapping[str, Any]
 
@@ -74,6 +77,20 @@ class Books:
         history = rows.history_of(kept, self.walk.supplier.machines)
         assert_sound(replace(history, quiet=True))
 
+    def drillable(self, *, ranks: bool = False) -> list[tuple[str, str]]:
+        """Return names and stages of Attempts that have a machine, by the last check."""
+        return [
+            (one["name"], one["stage"])
+            for one in self.tables.get("attempts", ())
+            if one["stage"] in ("Starting", "Running") and (not ranks or one["gang"] is not None)
+        ]
+
+    def missing(self) -> bool:
+        """Whether a machine in use is not shown to us, which needs several looks to count."""
+        shown = {one.handle for one in self.walk.supplier.machines.values()}
+        used = [one for one in self.tables.get("machines", ()) if one["state"] in _IN_USE]
+        return any(one["handle"] not in shown for one in used)
+
     def is_over(self, intent: MachineIntent) -> bool:
         """Whether an Attempt has ended, by the rows of the last check."""
         uid = str(intent.attempt_uid)
@@ -112,6 +129,7 @@ class Books:
     def _truth_holds(self) -> None:
         twice = {one: times for one, times in self.walk.starts.items() if times > 1}
         assert not twice, f"P-05: a program was started more than once: {twice}"
+        assert not self.walk.broken, "\n".join(self.walk.broken)
 
     def _findings(self, before: Mapping[str, list[Line]]) -> Iterator[str]:
         yield from self._stages(before)
@@ -121,6 +139,9 @@ class Books:
         yield from self._checkpoints()
         yield from self._losses()
         yield from self._wanted()
+        yield from together.findings(self.tables)
+        yield from accounts.findings(self.tables)
+        yield from accounts.not_put_down(before, self.tables, self.walk.clock.now())
 
     def _stages(self, before: Mapping[str, list[Line]]) -> Iterator[str]:
         """P-01, P-03: rows move along SC-004 alone; what is set stays."""

@@ -33,6 +33,8 @@ class Walk:
     database: MortalDatabase
     clock: ManualClock
     supplier: ScriptedSupplier
+    submitted: list[str] = field(default_factory=list)
+    """Names, in the order in which they were given first."""
     runners: dict[str, Runner] = field(default_factory=dict)
     """By handle."""
     late: list[tuple[Runner, Sent, timedelta]] = field(default_factory=list)
@@ -43,23 +45,30 @@ class Walk:
     leader: Passes | None = None
     errors: list[str] = field(default_factory=list)
     """What the loop could not do, by an error of its own."""
+    broken: list[str] = field(default_factory=list)
+    """What happened in truth and never may."""
     _beaten: tuple[int, datetime] | None = None
     _keys: "itertools.count[int]" = field(default_factory=lambda: itertools.count(1))
 
     # what is asked for
 
-    async def ask(self, verb: str, target: str, **body: Any) -> None:
+    async def ask(self, verb: str, target: str, *, kind: str | None = "Job", **body: Any) -> None:
         row = {
-            "key": f"walk-{next(self._keys)}", "project": "default", "verb": verb, "kind": "Job",
+            "key": f"walk-{next(self._keys)}", "project": "default", "verb": verb, "kind": kind,
             "target": target, "body": body, "asked_by": "walk",
         }  # fmt: skip
         async with self.database.transaction() as connection:
             await connection.execute(sa.insert(t.commands).values(row))
 
     async def submit(self, name: str, spec: dict[str, Any]) -> None:
+        if name not in self.submitted:
+            self.submitted.append(name)
         given = {"template": {"command": ["true"]}} | spec
         whole = WorkloadSpec.from_json(OwnerKind.JOB, given).to_json()
         await self.ask("submit", name, spec=whole)
+
+    async def drill(self, attempt: str, **body: Any) -> None:
+        await self.ask("drill", attempt, kind=None, **body)
 
     # the scheduler
 
@@ -182,6 +191,26 @@ class Walk:
         if runner.started != before:
             intent = runner.made.intent
             self.starts[str(intent.attempt_uid), intent.epoch] += 1
+            self._barrier_holds(runner)
+
+    def _barrier_holds(self, runner: Runner) -> None:
+        """P-23, SC-133: a rank's program starts once every rank has said that it registered."""
+        seat = runner.made.intent.incarnation.gang
+        if seat is None:
+            return
+        there = {rank for one, rank in self.ranks_of(seat.id, seat.epoch) if one.registered}
+        if there != set(range(seat.size)):
+            name = runner.made.intent.incarnation.attempt_name
+            self.broken.append(f"P-23: {name} started, and only ranks {there} have registered")
+
+    def ranks_of(self, gang: str, epoch: int) -> list[tuple[Runner, int]]:
+        """Return every runner that a gang epoch has had, with its rank."""
+        seats = [(one, one.made.intent.incarnation.gang) for one in self.runners.values()]
+        return [
+            (one, seat.rank)
+            for one, seat in seats
+            if seat and (seat.id, seat.epoch) == (gang, epoch)
+        ]
 
     async def goes_on(self, runner: Runner, *, how: str = "heard") -> None:
         """Let a runner say its next word, as everything normal goes on."""
@@ -207,6 +236,12 @@ class Walk:
         if runner.phase is Phase.RUNNING and runner.unanswered is None:
             sent = runner.checkpoint(self.clock.now(), runner.last_seq + seq)
             await self.say(runner, sent)
+
+    async def saves_together(self) -> None:
+        """Let every program save; of a gang, whose ranks save at the same point, all do."""
+        for runner in self.meet_runners():
+            if runner.proposed is None:
+                await self.propose(runner, 1)
 
     async def fails_checks(self, runner: Runner) -> None:
         if runner.phase is Phase.NEW and runner.unanswered is None:
@@ -248,6 +283,12 @@ class Walk:
             error=ended.error,
         )
         self.supplier.note_exit(runner.made.handle, record)
+
+    def reclaim_is_announced(self, which: int, seconds: int, *, comes: bool) -> None:
+        there = [handle for handle in self.supplier.truth if self.supplier.runs(handle)]
+        if there:
+            deadline = self.clock.now() + seconds * SECOND
+            self.supplier.announce_reclaim(there[which % len(there)], deadline, comes=comes)
 
     def machine_fails(self, which: int, fate: str) -> None:
         """A machine dies, is reclaimed, or vanishes altogether."""

@@ -1,21 +1,35 @@
 """Hypothesis walks over the whole loop: what happens next is drawn, what must hold is checked."""
 
-import asyncio
-import logging
 from collections.abc import Coroutine
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, ClassVar, TypeVar
 
-import asyncpg
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from tests.conftest import START, FirstRows
+from tests.conftest import START
+from tests.scheduler.walk.drawing import (
+    CALLS,
+    LOSSES,
+    NAMES,
+    STEPS,
+    TIMES,
+    codes,
+    faults,
+    hows,
+    notices,
+    rounds,
+    schedules,
+    specs,
+    verbs,
+    whichever,
+)
 from tests.scheduler.walk.holding import Books
 from tests.scheduler.walk.life import Walk
-from tests.scheduler.walk.mortal import MortalDatabase
 from tests.scheduler.walk.runners import Phase, Runner, deliver
-from tests.scheduler.walk.supplier import FAULTS, ScriptedSupplier
+from tests.scheduler.walk.seen import seen
+from tests.scheduler.walk.stage import Stage
+from tests.scheduler.walk.supplier import ScriptedSupplier
 
 from nodus_api.clock import ManualClock
 from nodus_api.scheduler.observing import MISSED_LISTS
@@ -23,68 +37,11 @@ from nodus_api.suppliers.supplier import SupplierCaps
 
 T = TypeVar("T")
 
-NAMES = ("one", "two")
-STEPS = (
-    "intake", "stop", "limits", "drill", "notices", "fill", "offers", "place", "request", "signal",
-    "reports", "observe", "deadlines", "end", "replace", "release", "retire", "accrue", "sweep",
-    "forget",
-)  # fmt: skip
-TIMES = (1, 0.4, 10, 35, 70, 130, 700, 3600)
-
-whichever = st.integers(0, 5)
-names = st.sampled_from(NAMES)
-hows = st.sampled_from(("heard", "heard", "unanswered", "late"))
-codes = st.sampled_from((0, 0, 1, 3, 137, 139))
-faults = st.sampled_from([(call, fault) for call in FAULTS for fault in FAULTS[call]])
-specs = st.fixed_dictionaries(
-    {
-        "completions": st.integers(1, 3),
-        "restart": st.fixed_dictionaries({"maxRetries": st.integers(0, 2)}),
-        "checkpoint": st.fixed_dictionaries({"restartable": st.booleans()}),
-        "stopGraceSeconds": st.sampled_from((30, 0, 300)),
-        "limits": st.fixed_dictionaries(
-            {},
-            optional={
-                "maxCostUSD": st.sampled_from(("0.05", "0.03", "0.002")),
-                "maxDurationSeconds": st.sampled_from((60, 600)),
-                "startDeadlineSeconds": st.sampled_from((60, 600)),
-            },
-        ),
-    },
-    optional={"parallelism": st.just(1)},
+_SCHEDULE = (
+    "INSERT INTO nodus.drill_schedules (project, trigger, per_hour, seed)"
+    " VALUES ('default', $1, 60, 7)"
 )
-
-
-class Errors(logging.Handler):
-    """Keeps what the loop could not do by an error of its own: no walk may bring it there."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.said: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if record.exc_info:
-            self.said.append(logging.Formatter().format(record))
-
-    def clear(self) -> None:
-        self.said.clear()
-
-
-@dataclass
-class Stage:
-    """What all walks of a test share: one loop, one database, and who empties it."""
-
-    loop: asyncio.AbstractEventLoop
-    database: MortalDatabase
-    eyes: "asyncpg.Connection[asyncpg.Record]"
-    first_rows: FirstRows
-    clock: ManualClock
-    errors: Errors = field(default_factory=Errors)
-    walks: int = 0
-    steps: int = 0
-
-    def run(self, what: Coroutine[Any, Any, T]) -> T:
-        return self.loop.run_until_complete(what)
+_NO_SCHEDULE = "DELETE FROM nodus.drill_schedules"
 
 
 class SchedulerWalk(RuleBasedStateMachine):
@@ -105,48 +62,84 @@ class SchedulerWalk(RuleBasedStateMachine):
         self.begun = False
 
     @initialize(
-        slots=st.integers(1, 4),
+        slots=st.sampled_from((6, 4, 3, 8, 2)),
+        notices=st.sampled_from((True, True, False)),
         sync=st.booleans(),
         delay=st.sampled_from((0, 20)),
-        name=names,
+        schedule=schedules,
         spec=specs,
-        going=st.integers(0, 4),
+        going=st.sampled_from((4, 3, 2, 5, 0)),
     )
     def begins(
-        self, slots: int, sync: bool, delay: int, name: str, spec: dict[str, Any], going: int
+        self,
+        slots: int,
+        notices: bool,
+        sync: bool,
+        delay: int,
+        schedule: str | None,
+        spec: dict[str, Any],
+        going: int,
     ) -> None:
         supplier = self.walk.supplier
         supplier.slots = slots
-        supplier.caps = SupplierCaps(sync_delete=sync, visibility_delay=timedelta(seconds=delay))
+        supplier.caps = SupplierCaps(
+            sync_delete=sync,
+            visibility_delay=timedelta(seconds=delay),
+            notices=notices,
+            inject=True,
+        )
         self.begun = True
         self._run(self.walk.lead())
-        self._run(self.walk.submit(name, spec))
-        for _ in range(going):
-            self._run(self.walk.carry_on(ends=False, words=2))
+        if schedule is not None:
+            self._run(self.stage.eyes.execute(_SCHEDULE, schedule))
+        self._run(self.walk.submit(NAMES[0], spec))
+        self._goes_on(going)
 
     # what is asked for
 
-    @rule(name=names, spec=specs)
-    def submit(self, name: str, spec: dict[str, Any]) -> None:
-        self._run(self.walk.submit(name, spec))
+    @precondition(lambda self: len(self.walk.submitted) < len(NAMES))
+    @rule(spec=specs, then=rounds)
+    def submit(self, spec: dict[str, Any], then: int) -> None:
+        self._run(self.walk.submit(NAMES[len(self.walk.submitted)], spec))
+        self._goes_on(then)
 
-    @rule(name=names, verb=st.sampled_from(("stop", "suspend", "resume", "resume", "delete")))
-    def command(self, name: str, verb: str) -> None:
-        self._run(self.walk.ask(verb, name))
+    @rule(which=whichever, verb=verbs, spec=specs, count=st.integers(1, 3), then=rounds)
+    def command(self, which: int, verb: str, spec: dict[str, Any], count: int, then: int) -> None:
+        name = self.walk.submitted[which % len(self.walk.submitted)]
+        if verb == "submit":  # a name that is taken, or was: deleted Jobs leave theirs to others
+            self._run(self.walk.submit(name, spec))
+        else:
+            body: dict[str, Any] = {"count": count} if verb == "scale" else {}
+            self._run(self.walk.ask(verb, name, **body))
+        self._goes_on(then)
 
-    @rule(name=names, count=st.integers(1, 3))
-    def scale(self, name: str, count: int) -> None:
-        self._run(self.walk.ask("scale", name, count=count))
+    @precondition(lambda self: self.books.drillable())
+    @rule(which=whichever, loss=st.sampled_from(LOSSES), notice=notices, then=rounds)
+    def drill(self, which: int, loss: str, notice: int, then: int) -> None:
+        """SC-630: an Attempt, or one rank, is lost on purpose; most are asked for in time."""
+        self._drill(self.books.drillable(), which, loss, notice)
+        self._goes_on(then)
+
+    @precondition(lambda self: self.books.drillable(ranks=True))
+    @rule(which=whichever, loss=st.sampled_from(LOSSES), notice=notices, then=rounds)
+    def drill_a_rank(self, which: int, loss: str, notice: int, then: int) -> None:
+        self._drill(self.books.drillable(ranks=True), which, loss, notice)
+        self._goes_on(then)
+
+    def _drill(self, there: list[tuple[str, str]], which: int, loss: str, notice: int) -> None:
+        name, stage = there[which % len(there)]
+        if loss == "whatever fits":
+            loss = "readiness" if stage == "Starting" else "heartbeat"
+        body = {"noticeSeconds": notice} if loss == "preemption" else {}
+        self._run(self.walk.drill(name, trigger=loss, **body))
 
     # the scheduler
 
-    @rule(full=st.booleans())
-    def a_pass(self, full: bool) -> None:
-        self._run(self.walk.make_pass(full=full))
-
-    @rule(step=st.sampled_from(STEPS))
-    def one_step(self, step: str) -> None:
-        self._run(self.walk.make_pass(step=step))
+    @rule(what=st.sampled_from(("full", "quick", *STEPS)))
+    def a_pass(self, what: str) -> None:
+        """A whole pass, or one step of it alone."""
+        step = what if what in STEPS else None
+        self._run(self.walk.make_pass(full=what == "full", step=step))
 
     @rule()
     def settled_is_settled(self) -> None:
@@ -156,23 +149,24 @@ class SchedulerWalk(RuleBasedStateMachine):
     async def _settles(self) -> None:
         if any(self.walk.supplier.faults.values()):
             return
-        for _ in range(MISSED_LISTS + 1):  # what so many looks do not show is lost (SC-612)
-            await self.walk.settle()
+        await self.walk.settle()
+        await self.books.check()
+        if self.books.missing():
+            for _ in range(MISSED_LISTS):  # what so many looks do not show is lost (SC-612)
+                await self.walk.settle()
         before = await self.books.read()
         await self.walk.make_pass()
         assert await self.books.read() == before, "P-07: a pass with nothing new changed a row"
 
-    @rule(statements=st.integers(0, 60), after=st.booleans(), away=st.sampled_from((0, 5, 90)))
-    def crash_at_a_statement(self, statements: int, after: bool, away: float) -> None:
-        self._run(self.walk.crash(statements, call=None, after=after, away=away))
-
     @rule(
-        call=st.sampled_from(("create", "delete", "signal", "find", "observe")),
+        call=st.sampled_from((None, None, None, *CALLS)),
+        statements=st.integers(0, 60),
         after=st.booleans(),
         away=st.sampled_from((0, 5, 90)),
     )
-    def crash_at_a_call(self, call: str, after: bool, away: float) -> None:
-        self._run(self.walk.crash(0, call=call, after=after, away=away))
+    def crash(self, call: str | None, statements: int, after: bool, away: float) -> None:
+        """The leader dies at a statement, or at a call of the supplier."""
+        self._run(self.walk.crash(statements, call=call, after=after, away=away))
 
     @rule()
     def standby_takes_over(self) -> None:
@@ -191,19 +185,26 @@ class SchedulerWalk(RuleBasedStateMachine):
 
     # the supplier
 
-    @rule(what=faults, times=st.sampled_from((1, 1, 3)))
-    def supplier_will(self, what: tuple[str, str], times: int) -> None:
+    @rule(what=faults, times=st.sampled_from((1, 1, 3)), slots=st.sampled_from((None, 0, 2, 6)))
+    def supplier_will(self, what: tuple[str, str], times: int, slots: int | None) -> None:
+        """It will refuse or lose calls, or has another number of machines from now on."""
         call, fault = what
-        self.walk.supplier.faults.setdefault(call, []).extend([fault] * times)
-
-    @rule(slots=st.integers(0, 4))
-    def capacity(self, slots: int) -> None:
-        self.walk.supplier.slots = slots
+        if slots is not None:
+            self.walk.supplier.slots = slots
+        else:
+            self.walk.supplier.faults.setdefault(call, []).extend([fault] * times)
 
     @precondition(lambda self: self.walk.supplier.machines)
-    @rule(which=whichever, fate=st.sampled_from(("dies", "reclaimed", "vanishes")))
-    def machine_fails(self, which: int, fate: str) -> None:
+    @rule(which=whichever, fate=st.sampled_from(("dies", "reclaimed", "vanishes")), then=rounds)
+    def machine_fails(self, which: int, fate: str, then: int) -> None:
         self.walk.machine_fails(which, fate)
+        self._goes_on(then)
+
+    @precondition(lambda self: self.walk.supplier.machines)
+    @rule(which=whichever, seconds=notices, comes=st.booleans(), then=rounds)
+    def reclaim_is_announced(self, which: int, seconds: int, comes: bool, then: int) -> None:
+        self.walk.reclaim_is_announced(which, seconds, comes=comes)
+        self._goes_on(then)
 
     # time
 
@@ -225,18 +226,18 @@ class SchedulerWalk(RuleBasedStateMachine):
     def all_goes_on(self, code: int, ends: bool, seconds: int) -> None:
         self._run(self.walk.carry_on(code=code, ends=ends))
         self._run(self.walk.pass_time(seconds))
-
-    @rule(rounds=st.integers(1, 2))
-    def programs_get_going(self, rounds: int) -> None:
-        for _ in range(rounds):
-            self._run(self.walk.carry_on(ends=False, words=2))
-            self._run(self.walk.pass_time(1))
+        self._goes_on(0 if ends else 2)
 
     @rule(which=whichever, seq=st.sampled_from((1, 1, 1, 0, 2)))
     def checkpoint(self, which: int, seq: int) -> None:
         runner = self._runner(which, Phase.RUNNING)
         if runner is not None:
             self._run(self.walk.propose(runner, seq))
+
+    @rule(then=rounds)
+    def programs_save(self, then: int) -> None:
+        self._run(self.walk.saves_together())
+        self._goes_on(then)
 
     @rule(
         which=whichever,
@@ -331,6 +332,7 @@ class SchedulerWalk(RuleBasedStateMachine):
     async def _comes_to_rest(self) -> None:
         walk, books = self.walk, self.books
         walk.heal()
+        await self.stage.eyes.execute(_NO_SCHEDULE)
         idle = 0
         for _ in range(250):
             before = await books.read()
@@ -342,6 +344,13 @@ class SchedulerWalk(RuleBasedStateMachine):
         else:
             raise AssertionError(f"P-28: something is stuck: {await books.unrest()}")
         await books.check_quiet()
+        self.stage.seen += seen(books.tables)
+
+    def _goes_on(self, times: int) -> None:
+        """Let everything go its way, so that new programs get to run, and none ends."""
+        for _ in range(times):
+            self._run(self.walk.carry_on(ends=False, words=2))
+            self._run(self.walk.pass_time(1))
 
     def _runner(self, which: int, *phases: Phase) -> Runner | None:
         there = [one for one in self.walk.meet_runners() if not phases or one.phase in phases]

@@ -61,6 +61,10 @@ class Runner:
     started: datetime | None = None
     stop_at: datetime | None = None
     exit: Exit | None = None
+    registered: bool = False
+    """Whether a report of its registration was ever taken."""
+    proposed: Sent | None = None
+    """The checkpoint that waits, for a rank's peers say: it is proposed again and again."""
     unanswered: Sent | None = None
     """The report in flight: it is said again before any other."""
     kept: list[Sent] = field(default_factory=list)
@@ -73,19 +77,19 @@ class Runner:
 
     @property
     def speaks(self) -> bool:
-        return self.phase not in (Phase.TOLD, Phase.DEAD)
+        return not self.made.frozen and self.phase not in (Phase.TOLD, Phase.DEAD)
 
     def begin(self, now: datetime) -> None:
         self.phase, self.started = Phase.GRANTED, now
 
     def end(self, exit_: Exit) -> None:
-        self.phase, self.exit = Phase.ENDED, exit_
+        self.phase, self.exit, self.proposed = Phase.ENDED, exit_, None
 
     def kill(self, now: datetime) -> None:
         """End everything here at once, as with its machine."""
         if self.works:
             self.exit = Exit(at=now, code=137, signal=9)
-        self.phase = Phase.DEAD
+        self.phase, self.proposed = Phase.DEAD, None
 
     def obey(self, now: datetime) -> None:
         """Take an order to stop: the program is told, or is not begun."""
@@ -98,6 +102,8 @@ class Runner:
         """Return what the runner has to say next."""
         if self.unanswered is not None:
             return self.unanswered
+        if self.made.unfit and self.phase in (Phase.NEW, Phase.REGISTERED):
+            return self.says("registered", now, checks={"failed": ["unfit"]})
         match self.phase:
             case Phase.NEW:
                 return self.says("registered", now, checks={}, pullMs=1500)
@@ -107,6 +113,8 @@ class Runner:
                 return self.says("started", self.started or now)
             case Phase.ENDED:
                 return self.says_exit(now)
+            case Phase.RUNNING if self.proposed is not None:
+                return self.says("checkpoint", self.proposed.event, **self.proposed.body)
             case _:
                 return self.says("heartbeat", now)
 
@@ -160,13 +168,14 @@ class Runner:
                 pass
 
     def _saved(self, sent: Sent, standing: Standing) -> None:
+        self.proposed = None
         if standing.verdict is Verdict.COMMITTED:
             self.last_seq = max(self.last_seq, sent.body["seq"])
             self.commits += 1
         elif standing.verdict is Verdict.REFUSED:
             self.last_seq = standing.last_seq
-        else:
-            self.unanswered = sent  # its answer comes later: it is asked for again
+        elif self.works:
+            self.proposed = sent  # its answer comes later: it is asked for again
 
 
 async def deliver(
@@ -182,7 +191,10 @@ async def deliver(
         age=now - sent.event if age is None else age,
         body=sent.body,
     )
-    return await ReportStore(database).accept(token_hash(intent.token), report)
+    standing = await ReportStore(database).accept(token_hash(intent.token), report)
+    if sent.kind == "registered" and standing is not None and standing.current:
+        runner.registered = True
+    return standing
 
 
 def _ms(span: timedelta) -> float:

@@ -11,11 +11,13 @@ from nodus_api.suppliers.supplier import (
     Ambiguous,
     DeletionObservation,
     ExitRecord,
+    FaultInjection,
     Invalid,
     MachineCondition,
     MachineIntent,
     MachineView,
     NoCapacity,
+    Notice,
     Order,
     Quota,
     RateLimited,
@@ -34,6 +36,8 @@ FAULTS: Mapping[str, tuple[str, ...]] = {
     "prove": ("error", "unknown", "present"),
     "signal": ("error", "unanswered"),
     "offers": ("error", "none"),
+    "notices": ("error",),
+    "inject": ("error", "unanswered"),
 }  # fmt: skip
 """What each call may be told to do once, instead of what it was asked."""
 
@@ -57,6 +61,20 @@ class Made:
     ended: datetime | None = None
     order: Order | None = None
     """The last order that reached it."""
+    faults: set[str] = field(default_factory=set)
+    """The drills' faults that it has had, by their kinds."""
+    frozen: bool = False
+    """Its runner says nothing more; its program goes on."""
+    unfit: bool = False
+    """Its runner's checks fail from now on."""
+
+
+@dataclass(frozen=True)
+class Reclaim:
+    """What was announced for a machine. Not every reclaim that is announced comes."""
+
+    deadline: datetime
+    comes: bool
 
 
 @dataclass
@@ -73,6 +91,8 @@ class ScriptedSupplier(FakeSupplier):
     _late: list[tuple[datetime, MachineIntent]] = field(default_factory=list)
     _hidden: dict[str, datetime] = field(default_factory=dict)
     _boots: dict[str, datetime] = field(default_factory=dict)
+    _reclaims: dict[str, Reclaim] = field(default_factory=dict)
+    """By handle; the first announcement stands."""
 
     async def offers(self) -> Sequence[SupplierOffer]:
         fault = self._begin("offers")
@@ -152,7 +172,53 @@ class ScriptedSupplier(FakeSupplier):
             return DeletionObservation(verdict=Verdict.PRESENT)
         return await super().prove_deleted(handle)
 
+    async def notices(self) -> AsyncIterator[Notice]:
+        if self._begin("notices") == "error":
+            raise Ambiguous("no answer")
+        for handle, reclaim in list(self._reclaims.items()):
+            if self.runs(handle):
+                yield Notice(handle=handle, deadline=reclaim.deadline)
+
+    async def inject(self, handle: str, fault: FaultInjection) -> None:
+        scripted = self._begin("inject")
+        if scripted == "error":
+            raise Ambiguous("no answer")
+        if handle not in self.truth or not self.runs(handle):
+            raise Invalid(f"no machine {handle!r}")
+        made = self.truth[handle]
+        if fault.kind not in made.faults:
+            made.faults.add(fault.kind)
+            self._make_fault(made, fault)
+        self.after_call("inject")
+        if scripted == "unanswered":
+            raise Ambiguous("the answer was lost")
+
+    def _make_fault(self, made: Made, fault: FaultInjection) -> None:
+        match fault.kind:
+            case "preemption":
+                deadline = self.clock.now() + (fault.notice or timedelta(0))
+                self.announce_reclaim(made.handle, deadline, comes=True)
+                self.catch_up()
+            case "node-loss":
+                self.fail(made.handle, reclaimed=False)
+            case "heartbeat":
+                made.frozen = True
+            case "readiness":
+                made.unfit = True
+            case _:
+                raise Invalid(f"no fault is called {fault.kind!r}")
+
     # what truly happens
+
+    def runs(self, handle: str) -> bool:
+        """Whether a machine is there and has not failed or gone by itself."""
+        view = self.machines.get(self.truth[handle].intent.key)
+        ended = (MachineCondition.FAILED, MachineCondition.GONE)
+        return view is not None and view.handle == handle and view.condition not in ended
+
+    def announce_reclaim(self, handle: str, deadline: datetime, *, comes: bool) -> None:
+        """Announce that a machine is taken away, which then happens or not."""
+        self._reclaims.setdefault(handle, Reclaim(deadline, comes))
 
     def alive(self, handle: str) -> bool:
         """Whether a machine is there, whatever runs on it."""
@@ -165,11 +231,11 @@ class ScriptedSupplier(FakeSupplier):
                 self.deleted[key] = self.machines.pop(key)
                 self.truth[handle].ended = self.clock.now()
 
-    def fail(self, handle: str, *, reclaimed: bool) -> None:
+    def fail(self, handle: str, *, reclaimed: bool, at: datetime | None = None) -> None:
         """Let a machine die; it is listed as failed until it is deleted."""
         key = self.truth[handle].intent.key
-        condition = MachineCondition.FAILED
-        self.become(key, condition=condition, reclaimed=reclaimed, ended_at=self.clock.now())
+        at = at or self.clock.now()
+        self.become(key, condition=MachineCondition.FAILED, reclaimed=reclaimed, ended_at=at)
 
     def note_exit(self, handle: str, exit_: ExitRecord) -> None:
         """Show how the program on a machine ended, without the network (SC-644)."""
@@ -191,6 +257,9 @@ class ScriptedSupplier(FakeSupplier):
                 del self._boots[key]
                 if key in self.machines:
                     self.become(key, condition=MachineCondition.RUNNING, billing_start=at)
+        for handle, reclaim in self._reclaims.items():
+            if reclaim.comes and reclaim.deadline <= now and self.runs(handle):
+                self.fail(handle, reclaimed=True, at=reclaim.deadline)
 
     def _begin(self, call: str) -> str | None:
         self.on_call(call)

@@ -1,4 +1,7 @@
-"""P-01 to P-07, P-09 to P-14, P-22, P-24, P-27, P-28 over random lives of a whole installation.
+"""Random lives of a whole installation: P-01 to P-07, P-09 to P-14, P-22 to P-24, P-27, P-28.
+
+With gangs (SC-130 to SC-135), drills (SC-630) and reclaims that are announced (SC-013), and with
+who pays for all of it (SC-520).
 
 `make test` makes the same walks each time. NODUS_WALKS=2000 makes so many, at random.
 """
@@ -14,16 +17,17 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 from tests.conftest import START, FirstRows
-from tests.scheduler.walk.machine import SchedulerWalk, Stage
+from tests.scheduler.walk.machine import SchedulerWalk
 from tests.scheduler.walk.mortal import Killed, MortalDatabase
+from tests.scheduler.walk.stage import Stage
 
 from nodus_api.clock import ManualClock
 
 pytestmark = pytest.mark.slow  # many whole lives
 MANY = os.environ.get("NODUS_WALKS")
 WALKS = settings(
-    max_examples=int(MANY or 40),
-    stateful_step_count=25,
+    max_examples=int(MANY or 30),
+    stateful_step_count=35,
     derandomize=MANY is None,
     database=None,
     deadline=None,
@@ -70,4 +74,5 @@ def test_whatever_happens_the_properties_hold(stage: Stage) -> None:
     try:
         run_state_machine_as_test(Here, settings=WALKS)
     finally:
-        print(f"{stage.walks} walks, {stage.steps} steps")  # noqa: T201 - the figure is wanted
+        seen = ", ".join(f"{name}: {times}" for name, times in sorted(stage.seen.items()))
+        print(f"{stage.walks} walks, {stage.steps} steps\n{seen}")  # noqa: T201 - the figures are wanted
