@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 
+import pytest
 from tests.scheduler.fake_supplier import an_offer
 from tests.scheduler.invariants import check, check_quiet
 from tests.scheduler.world import World
@@ -229,6 +230,34 @@ async def test_suspend_and_resume_continue_as_the_next_epoch(world: World) -> No
     await runner.report("exited", exitCode=0, signal=None, oom=False)
     await world.settle()
     assert (await world.workload())["state"] == "Succeeded"
+    await check_quiet(world)
+
+
+@pytest.mark.parametrize(("verb", "state"), [("stop", "Stopped"), ("delete", "Deleted")])
+async def test_a_stop_closes_the_slots_of_what_is_suspended(
+    world: World, verb: str, state: str
+) -> None:  # SC-806: it is final, so nothing waits for a resume any more
+    await world.submit(completions=3, parallelism=1)
+    await world.settle()
+    runner = await world.start()
+    await world.ask("suspend")
+    await world.settle(1)
+    await runner.report("exited", exitCode=143, signal=15, oom=False, stopAgeMs=1)
+    await world.settle()
+    assert {row["state"] for row in await world.rows(t.slots)} == {"Suspended"}
+    command = await world.ask(verb)
+    await world.settle()
+
+    assert await world.outcome(command) == "Applied"
+    workload = await world.workload()
+    assert (workload["state"], workload["ended"]) == (state, world.clock.now())
+    slots = {row["slot"]: row["state"] for row in await world.rows(t.slots)}
+    assert slots == dict.fromkeys("012", "Stopped")
+    again = await world.ask("resume")
+    await world.settle()
+    assert await world.outcome(again) == ("NotFound" if verb == "delete" else "Refused")
+    kept = await world.rows(t.attempts_archive if verb == "delete" else t.attempts)
+    assert [row["reason"] for row in kept] == ["Suspended"]  # it ended by the suspension
     await check_quiet(world)
 
 
