@@ -187,6 +187,58 @@ async def test_an_exit_before_the_signal_keeps_its_own_outcome(world: World) -> 
     assert "interruption" not in status
 
 
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [("ImagePullFailed", "ImagePullFailed"), (None, "Stopped")],
+)
+async def test_an_end_before_the_start_that_was_reported_comes_before_a_stop(
+    world: World, error: str | None, reason: str
+) -> None:  # SC-014: the runner's report, then the user; both are seen in one pass
+    await world.submit()
+    await world.settle()
+    runner = await world.runner()
+    await runner.report("registered", checks={})
+    await world.settle(1)
+    await runner.report("exited", exitCode=None, signal=None, oom=False, error=error)
+    await world.ask("stop")
+    await world.settle()
+    status = await world.status()
+    assert status["reason"] == reason
+    assert (await world.workload())["state"] == "Stopped"
+    assert [row["state"] for row in await world.rows(t.slots)] == ["Failed" if error else "Stopped"]
+    await check_quiet(world)
+
+
+async def test_a_stop_comes_before_a_machine_that_failed_its_checks(
+    world: World,
+) -> None:  # SC-014: User, then ReadinessFailed
+    await world.submit()
+    await world.settle()
+    runner = await world.runner()
+    await runner.report("registered", checks={"failed": ["disk"]})
+    await world.ask("stop")
+    await world.settle()
+    status = await world.status()
+    assert (status["reason"], status["interruption"]["trigger"]) == ("Stopped", "User")
+    await check_quiet(world)
+
+
+async def test_a_start_that_was_asked_for_is_not_granted_after_a_stop(
+    world: World,
+) -> None:  # SC-341: what waits is heard, and the end comes in the same pass
+    await world.submit()
+    await world.settle()
+    runner = await world.runner()
+    await runner.report("registered", checks={})
+    await runner.report("canStart")
+    await world.ask("stop")
+    await (await world.lead()).once()
+    status = await world.status()
+    assert status["reason"] == "Stopped"
+    assert "registeredTime" in status["timings"]
+    assert [row["won"] for row in await world.rows(t.leases)] == [False]
+
+
 async def test_a_drain_without_an_exit_ends_20_s_after_its_deadline(world: World) -> None:
     await world.submit(stopGraceSeconds=10)  # SC-013
     await world.settle()
