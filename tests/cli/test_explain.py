@@ -58,6 +58,25 @@ async def test_a_lost_and_replaced_attempt_is_explained_whole(world: World) -> N
     assert "replaced" not in second.lower()
 
 
+@pytest.mark.parametrize("verb", ["stop", "delete"])
+async def test_what_was_suspended_and_then_stopped_cannot_be_resumed(
+    world: World, verb: str
+) -> None:  # SC-806
+    await world.submit()
+    await world.settle()
+    await world.ask("suspend")
+    await world.settle()
+    assert (await facts_of(world, "0/1"))["end"]["remedy"].startswith("Run `nodus resume")
+    await world.ask(verb)
+    await (await world.lead()).step("intake")  # before the deletion retires it
+
+    end = (await facts_of(world, "0/1"))["end"]
+    assert (end["reason"], end["remedy"]) == (
+        "Suspended",
+        "Submit it again with `nodus submit` if it is to run.",
+    )
+
+
 async def test_why_not_answers_in_one_sentence_with_the_number(world: World) -> None:
     await lose_and_finish(world)
     life = await a_life(world)

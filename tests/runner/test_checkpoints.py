@@ -282,6 +282,27 @@ async def test_nonsense_on_the_channel_changes_nothing(bench: Bench) -> None:
     }
 
 
+async def test_what_the_system_refuses_is_told_in_words(bench: Bench) -> None:  # SC-642
+    bench.server.policy = Ledger()
+    side = await a_program(bench)
+    store(bench).parent.mkdir(parents=True, exist_ok=True)
+    store(bench).write_text("a file lies where the checkpoints are to lie")
+    side.say(checkpoint={"dir": "x" * 300}, id="long")
+    side.say(checkpoint={"dir": str(a_state(bench.root / "state"))}, id="blocked")
+
+    await bench.until(lambda: side.answer("blocked") is not None)
+
+    assert side.answer("long") == {
+        "committed": False,
+        "message": "it could not be copied: the name is too long:"
+        f" {bench.directory / files.WORK / ('x' * 300)}",
+    }
+    assert side.answer("blocked") == {
+        "committed": False,
+        "message": f"it could not be stored: not a directory: {store(bench) / '1'}",
+    }
+
+
 async def test_a_runner_killed_between_copy_and_commit_leaves_no_checkpoint(bench: Bench) -> None:
     bench.server.policy = Ledger(committing=False)  # SC-126
     side = await a_program(bench)

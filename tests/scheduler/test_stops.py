@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 
+import pytest
 from tests.scheduler.fake_supplier import an_offer
 from tests.scheduler.invariants import check, check_quiet
 from tests.scheduler.world import World
@@ -186,6 +187,58 @@ async def test_an_exit_before_the_signal_keeps_its_own_outcome(world: World) -> 
     assert "interruption" not in status
 
 
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [("ImagePullFailed", "ImagePullFailed"), (None, "Stopped")],
+)
+async def test_an_end_before_the_start_that_was_reported_comes_before_a_stop(
+    world: World, error: str | None, reason: str
+) -> None:  # SC-014: the runner's report, then the user; both are seen in one pass
+    await world.submit()
+    await world.settle()
+    runner = await world.runner()
+    await runner.report("registered", checks={})
+    await world.settle(1)
+    await runner.report("exited", exitCode=None, signal=None, oom=False, error=error)
+    await world.ask("stop")
+    await world.settle()
+    status = await world.status()
+    assert status["reason"] == reason
+    assert (await world.workload())["state"] == "Stopped"
+    assert [row["state"] for row in await world.rows(t.slots)] == ["Failed" if error else "Stopped"]
+    await check_quiet(world)
+
+
+async def test_a_stop_comes_before_a_machine_that_failed_its_checks(
+    world: World,
+) -> None:  # SC-014: User, then ReadinessFailed
+    await world.submit()
+    await world.settle()
+    runner = await world.runner()
+    await runner.report("registered", checks={"failed": ["disk"]})
+    await world.ask("stop")
+    await world.settle()
+    status = await world.status()
+    assert (status["reason"], status["interruption"]["trigger"]) == ("Stopped", "User")
+    await check_quiet(world)
+
+
+async def test_a_start_that_was_asked_for_is_not_granted_after_a_stop(
+    world: World,
+) -> None:  # SC-341: what waits is heard, and the end comes in the same pass
+    await world.submit()
+    await world.settle()
+    runner = await world.runner()
+    await runner.report("registered", checks={})
+    await runner.report("canStart")
+    await world.ask("stop")
+    await (await world.lead()).once()
+    status = await world.status()
+    assert status["reason"] == "Stopped"
+    assert "registeredTime" in status["timings"]
+    assert [row["won"] for row in await world.rows(t.leases)] == [False]
+
+
 async def test_a_drain_without_an_exit_ends_20_s_after_its_deadline(world: World) -> None:
     await world.submit(stopGraceSeconds=10)  # SC-013
     await world.settle()
@@ -229,6 +282,34 @@ async def test_suspend_and_resume_continue_as_the_next_epoch(world: World) -> No
     await runner.report("exited", exitCode=0, signal=None, oom=False)
     await world.settle()
     assert (await world.workload())["state"] == "Succeeded"
+    await check_quiet(world)
+
+
+@pytest.mark.parametrize(("verb", "state"), [("stop", "Stopped"), ("delete", "Deleted")])
+async def test_a_stop_closes_the_slots_of_what_is_suspended(
+    world: World, verb: str, state: str
+) -> None:  # SC-806: it is final, so nothing waits for a resume any more
+    await world.submit(completions=3, parallelism=1)
+    await world.settle()
+    runner = await world.start()
+    await world.ask("suspend")
+    await world.settle(1)
+    await runner.report("exited", exitCode=143, signal=15, oom=False, stopAgeMs=1)
+    await world.settle()
+    assert {row["state"] for row in await world.rows(t.slots)} == {"Suspended"}
+    command = await world.ask(verb)
+    await world.settle()
+
+    assert await world.outcome(command) == "Applied"
+    workload = await world.workload()
+    assert (workload["state"], workload["ended"]) == (state, world.clock.now())
+    slots = {row["slot"]: row["state"] for row in await world.rows(t.slots)}
+    assert slots == dict.fromkeys("012", "Stopped")
+    again = await world.ask("resume")
+    await world.settle()
+    assert await world.outcome(again) == ("NotFound" if verb == "delete" else "Refused")
+    kept = await world.rows(t.attempts_archive if verb == "delete" else t.attempts)
+    assert [row["reason"] for row in kept] == ["Suspended"]  # it ended by the suspension
     await check_quiet(world)
 
 

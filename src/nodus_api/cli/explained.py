@@ -14,7 +14,7 @@ from nodus_api.attempts.reasons import REASONS, REJECTIONS
 from nodus_api.cli.ending import ended
 from nodus_api.kernel.money import ZERO, format_rate, format_usd
 from nodus_api.kernel.scores import NAMES, WEIGHTS
-from nodus_api.kernel.vocabulary import Profile
+from nodus_api.kernel.vocabulary import Profile, Reason, WorkloadState
 from nodus_api.metav1.times import format_time, parse_time
 from nodus_api.storage.lives import KeptDecision, LedgerRow, Life
 
@@ -51,8 +51,7 @@ def explained(life: Life, now: datetime) -> Facts:
         facts["cost"] = cost_of(life.ledger)
     if "checkpoints" in status:
         facts["checkpoints"] = status["checkpoints"]
-    missed = facts.get("placement", {}).get("sentence")
-    if end := ended(status, facts.get("cost"), missed):
+    if end := _end(life, facts):
         facts["end"] = end
     if "supersededBy" in status:
         facts["supersededBy"] = status["supersededBy"]
@@ -135,6 +134,16 @@ def _doing(life: Life) -> str | None:
             return f"Its program has run since {timings['commandStartedTime']}."
         case _:
             return None
+
+
+def _end(life: Life, facts: Facts) -> Facts | None:
+    """Return how it ended; nothing goes on with a resume once its workload was stopped for good."""
+    missed = facts.get("placement", {}).get("sentence")
+    end = ended(life.document["status"], facts.get("cost"), missed)
+    over = life.workload_state in (WorkloadState.STOPPED, WorkloadState.DELETED)
+    if end and over and end.get("reason") in (Reason.SUSPENDED, Reason.UNFUNDED):
+        end["remedy"] = REASONS[Reason.STOPPED].remedy
+    return end
 
 
 def _placement(status: Mapping[str, Any], decision: KeptDecision | None) -> Facts:

@@ -15,6 +15,7 @@ from typing import Any
 
 from nodus_api.runner.channel import Channel, Cursor, Line
 from nodus_api.runner.client import Answer
+from nodus_api.runner.failures import plainly
 from nodus_api.runner.files import sync_directory
 from nodus_api.runner.outbox import Report
 from nodus_api.runner.trees import BadTree, Measured, copy_tree, remove_tree
@@ -157,7 +158,7 @@ class Checkpoints:
             sync_directory(path.parent)
         except OSError as error:
             remove_tree(copied.path)
-            self._channel.refused(f"it could not be stored: {error}", copied.id)
+            self._channel.refused(f"it could not be stored: {plainly(error)}", copied.id)
             return None
         return Proposal(seq=seq, copied=copied, path=path)
 

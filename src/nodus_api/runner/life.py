@@ -16,6 +16,7 @@ from nodus_api.runner.checkpoints import CHECKPOINT, Checkpoints, Copied, Copier
 from nodus_api.runner.checks import checks
 from nodus_api.runner.client import Answer
 from nodus_api.runner.events import Answered, Ended, Event, Signalled, Silent
+from nodus_api.runner.failures import plainly
 from nodus_api.runner.files import CHANNEL, DELETING, ORDER, RESTORE, WORK, read_json
 from nodus_api.runner.final import INTERNAL_ERROR, START_FAILED, Ending, write_ending
 from nodus_api.runner.intent import Restore, RunnerIntent, program_environment
@@ -245,7 +246,7 @@ class Life:
             self._channel.open()
         except OSError as error:
             logger.exception("the program's channel could not be made")
-            self._end(Ending(ended_at=elapsed(), error=INTERNAL_ERROR, message=str(error)))
+            self._end(Ending(ended_at=elapsed(), error=INTERNAL_ERROR, message=plainly(error)))
             return
         try:
             started = program.start(self._intent, self._directory, environment)
@@ -368,8 +369,10 @@ class Life:
             return
         try:
             self._events.put(self._copier.copy(line))
-        except (BadTree, OSError) as error:
+        except BadTree as error:
             self._channel.refused(str(error), line.id)
+        except OSError as error:
+            self._channel.refused(f"it could not be copied: {plainly(error)}", line.id)
 
     def _server_near(self) -> bool:
         return elapsed() - self._outbox.answered_at < self._intent.partition_limit

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from nodus_api.runner import cgroup
+from nodus_api.runner.failures import plainly
 from nodus_api.runner.files import STDERR, STDOUT, WORK
 from nodus_api.runner.intent import RunnerIntent
 from nodus_api.runner.session import kill_members
@@ -180,7 +181,7 @@ def _why(command: str, error: OSError | ValueError) -> str:
         return f"command not found: {command}"
     if isinstance(error, PermissionError):
         return f"command not executable: {command}"
-    return f"command could not be started: {command}: {error}"
+    return f"command could not be started: {command}: {plainly(error)}"
 
 
 def _ended(pid: int) -> bool:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from nodus_api.runner.failures import plainly
 from nodus_api.runner.final import CHECKPOINT_UNAVAILABLE, INTERNAL_ERROR
 from nodus_api.runner.intent import Restore
 from nodus_api.runner.trees import BadTree, copy_tree, remove_tree
@@ -49,7 +50,7 @@ def fetch(restore: Restore, target: Path, *, store: Path | None) -> Fetched | No
         ours = error.errno in _OF_THE_MACHINE
         return NotFetched(
             error=INTERNAL_ERROR if ours else CHECKPOINT_UNAVAILABLE,
-            message=f"the checkpoint could not be fetched: {error}",
+            message=f"the checkpoint could not be fetched: {plainly(error)}",
         )
     if measured.sha256 != restore.sha256:
         remove_tree(target)

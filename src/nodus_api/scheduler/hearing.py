@@ -93,7 +93,7 @@ async def apply_reports(loop: LoopContext) -> bool:
                 for report in waiting.get(tenancy.machine.no or 0, ()):
                     record = _apply(loop, record, report, batch.now)
                     batch.reported.add(report.machine)
-            batch.put(record)
+            batch.put(replace(record, unheard=False))
         for record in list(batch.records.values()):
             before, ranks = batch.loaded[record.no or 0], ranks_with(batch, record)
             batch.put(_start_granted(record, before, waiting, ranks))

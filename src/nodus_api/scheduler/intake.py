@@ -168,12 +168,17 @@ async def _delete(edit: WorkloadEdit, workload: Workload) -> Answer:
 
 
 async def _close_slots(edit: WorkloadEdit, state: SlotState) -> None:
-    """Decide the slots in which nothing lives; the others are decided as their Attempts end."""
+    """Decide the slots in which nothing lives; the others are decided as their Attempts end.
+
+    A stop is final, so it takes what waits for a resume or for funds too (SC-806).
+    """
+    undecided = (SlotState.OPEN, SlotState.SUSPENDED, SlotState.UNFUNDED)
+    closes = undecided if state is SlotState.STOPPED else (SlotState.OPEN,)
     await edit.put_slots(
         [
             replace(one.slot, state=state)
             for one in edit.slots.values()
-            if not one.live and one.slot.state is SlotState.OPEN
+            if not one.live and one.slot.state in closes
         ]
     )
 

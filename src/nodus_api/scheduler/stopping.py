@@ -47,7 +47,10 @@ def without_orders(record: AttemptRecord) -> AttemptRecord:
 
 
 def end_unstarted(record: AttemptRecord, now: datetime) -> AttemptRecord:
-    """End a drain whose program cannot have started: no machine asked for, or no start granted."""
+    """End a drain whose program cannot have started: no machine asked for, or no start granted.
+
+    Not while a report of its runner waits: an end that it tells of came before the stop (SC-014).
+    """
     attempt = record.attempt
     if attempt.drain is None:
         return record
@@ -57,7 +60,7 @@ def end_unstarted(record: AttemptRecord, now: datetime) -> AttemptRecord:
     )
     not_granted = not any(one.lease.won for one in record.held)
     acquiring = attempt.stage is Stage.ACQUIRING and never_asked
-    starting = attempt.stage is Stage.STARTING and not_granted
+    starting = attempt.stage is Stage.STARTING and not_granted and not record.unheard
     if acquiring or starting:
         return record.moved(advance(attempt, events.StopCompleted(at=now)))
     return record

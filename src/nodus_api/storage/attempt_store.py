@@ -185,6 +185,7 @@ def _record(
         slot=slot_of(row, "slot_"),
         workload=workload_of(row, "workload_"),
         proposal=proposal,
+        unheard=row["unheard"],
     )
 
 

@@ -69,6 +69,8 @@ class Life:
     next_try: datetime | None = None
     start_deadline: datetime | None = None
     drain_cause: str | None = None
+    workload_state: str | None = None
+    """None where the workload's row is not asked for: of archived Attempts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,8 +186,10 @@ def _published() -> sa.Select[Any]:
             work.next_try,
             work.start_deadline,
             work.drain_cause,
+            t.workloads.c.state.label("workload_state"),
         )
         .join(t.attempts, t.attempts.c.no == t.attempt_objects.c.attempt)
+        .join(t.workloads, t.workloads.c.uid == t.attempts.c.workload)
         .outerjoin(t.attempt_work, work.attempt == t.attempts.c.no)
     )
 
@@ -248,6 +252,7 @@ async def _lives(connection: AsyncConnection, rows: Sequence[Any], *, decided: b
             next_try=row.next_try,
             start_deadline=row.start_deadline,
             drain_cause=row.drain_cause,
+            workload_state=row.workload_state,
         )
         for row in rows
     ]

@@ -31,6 +31,7 @@ def attempts_by_no() -> sa.Select[Any]:
             *(column.label(f"workload_{column.name}") for column in t.workloads.c),
             t.projects.c.organization,
             later.c.name.label("successor"),
+            _unheard().label("unheard"),
         )
         .join(t.attempt_work, t.attempt_work.c.attempt == t.attempts.c.no)
         .join(
@@ -44,6 +45,19 @@ def attempts_by_no() -> sa.Select[Any]:
         .outerjoin(later, same_slot)
         .where(t.attempts.c.no == sa.any_(bigints("nos")))
         .order_by(t.attempts.c.no)
+    )
+
+
+def _unheard() -> sa.Exists:
+    """Whether reports wait that may be applied: not those of a Requested machine (SC-606)."""
+    reports = t.runner_reports.c
+    return (
+        sa.exists()
+        .where(t.leases.c.attempt == t.attempts.c.no, sa.func.upper_inf(t.leases.c.held))
+        .where(t.machines.c.no == t.leases.c.machine, t.machines.c.state != "Requested")
+        .where(reports.machine == t.leases.c.machine, reports.fence == t.leases.c.fence)
+        .where(reports.n > t.leases.c.last_report)
+        .correlate(t.attempts)
     )
 
 

@@ -182,6 +182,8 @@ class AttemptRecord:
     """The checkpoints to write; none in a record that was loaded."""
     proposal: Proposal | None = None
     """The rank's checkpoint that waits for the others of its gang."""
+    unheard: bool = field(default=False, compare=False)
+    """Whether reports of its machines' runners wait to be applied; never written."""
     restore_lost: bool = False
     """Whether the checkpoint that the Attempt was to go on from is gone (SC-141); not loaded."""
 
