@@ -102,6 +102,7 @@ class Settings(BaseSettings):
     tls_san: Words = ()
     tls_min_version: Literal["1.2", "1.3"] = "1.2"
     allow_self_signed: bool = False
+    cors_allowed_origins: Words = ()
     request_timeout: Duration = timedelta(seconds=60)
     shutdown_delay: Duration = timedelta(seconds=15)
     shutdown_watch_grace: Duration = timedelta(seconds=10)

@@ -72,6 +72,14 @@ class Replica:
     def delete(self, project: str, name: str) -> int:
         return self.log.commit(("D", self.uids[f"{project}/{name}"], project, name, {}, {}))[0]
 
+    async def compact(self) -> None:
+        """Let all history so far be lost, in memory and in the log."""
+        await self.admin.get(N)
+        assert self.cache._contents is not None
+        self.cache._contents.history._drop_through(self.rev)
+        self.cache._pins.clear()
+        self.log.lost_below = self.rev
+
     async def advance(self, seconds: float) -> None:
         """Move the clock in quarters of a second, and let the streams follow."""
         assert isinstance(self.clock, ManualClock)

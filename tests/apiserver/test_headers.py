@@ -1,7 +1,11 @@
 """The headers of every answer, and those that no answer has."""
 
+from collections.abc import AsyncIterator
+
 import pytest
-from tests.apiserver.conftest import A, N, Replica
+from tests.apiserver.conftest import A, N, Replica, fill, replica_of, running
+
+from nodus_api.apiserver import ServerOptions
 
 EVERYWHERE = {
     "cache-control": "no-cache, private",
@@ -67,3 +71,81 @@ async def test_a_preflight_is_a_write_like_others(replica: Replica) -> None:  # 
     known = await replica.admin.request("OPTIONS", N)
 
     assert (got.status, known.status) == (401, 405)
+
+
+# -- pages of another origin ----------------------------------------------------------------------
+
+PAGE = "https://dashboard.test"
+EXPOSED = "Audit-Id, ETag, Retry-After, Warning"
+
+
+def origin_of(headers: dict[str, str]) -> dict[str, str]:
+    return {name: value for name, value in headers.items() if name.startswith("access-control-")}
+
+
+@pytest.fixture
+async def shared() -> AsyncIterator[Replica]:
+    made = replica_of(options=ServerOptions(cors_allowed_origins=(PAGE,)))
+    fill(made)
+    async with running(made):
+        yield made
+
+
+@pytest.mark.parametrize("target", [N, f"{N}/nope", f"{A}?watch=1", "/apis", "/livez"])
+async def test_a_page_of_a_configured_origin_may_read(shared: Replica, target: str) -> None:
+    """LW-063: what browsers would hide otherwise is named, on errors and streams too."""
+    async with shared.admin.open("GET", target, headers={"origin": PAGE}) as stream:
+        headers = stream.response.headers
+
+    assert origin_of(headers) == {
+        "access-control-allow-origin": PAGE,
+        "access-control-expose-headers": EXPOSED,
+    }
+    assert headers["vary"].endswith(", Origin")
+
+
+async def test_a_page_of_another_origin_may_not(shared: Replica) -> None:  # LW-063
+    for origin in ("https://dashboard.test.evil", "http://dashboard.test", "null", ""):
+        got = await shared.admin.get(N, origin=origin)
+        asked = await shared.stranger.request(
+            "OPTIONS", N, headers={"origin": origin, "access-control-request-method": "GET"}
+        )
+
+        assert (got.status, origin_of(got.headers)) == (200, {})
+        assert got.headers["vary"].endswith(", Origin")  # so that no cache mixes them up
+        assert (asked.status, origin_of(asked.headers)) == (401, {})
+
+
+async def test_a_browser_asks_before_it_reads(shared: Replica) -> None:  # LW-008, LW-063
+    headers = {"origin": PAGE, "access-control-request-method": "GET"}
+    got = await shared.stranger.request("OPTIONS", N, headers=headers)
+
+    assert (got.status, got.body) == (204, b"")
+    assert "content-length" not in got.headers
+    assert origin_of(got.headers) == {
+        "access-control-allow-origin": PAGE,
+        "access-control-allow-methods": "GET, HEAD",
+        "access-control-allow-headers": "Authorization, Accept, If-None-Match, Audit-ID",
+        "access-control-max-age": "600",
+        "access-control-expose-headers": EXPOSED,
+    }
+
+
+async def test_a_browser_is_told_that_nothing_is_written(shared: Replica) -> None:  # LW-063
+    headers = {"origin": PAGE, "access-control-request-method": "DELETE"}
+    got = await shared.admin.request("OPTIONS", N, headers=headers)
+    refused = await shared.stranger.get(N, origin=PAGE)
+
+    assert got.status == 405
+    assert "access-control-allow-methods" not in got.headers
+    assert (refused.status, refused.headers["access-control-allow-origin"]) == (401, PAGE)
+
+
+async def test_every_origin_never_with_credentials() -> None:  # LW-063
+    made = replica_of(options=ServerOptions(cors_allowed_origins=("*",)))
+    async with running(made):
+        got = await made.admin.get("/apis", origin=PAGE)
+
+    assert got.headers["access-control-allow-origin"] == "*"
+    assert "access-control-allow-credentials" not in got.headers
+    assert "Origin" not in got.headers["vary"]

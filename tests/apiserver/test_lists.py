@@ -361,9 +361,7 @@ async def test_an_exact_state(replica: Replica, query: str) -> None:  # LW C-44,
 
 async def test_what_history_no_longer_has(replica: Replica) -> None:  # LW C-46, C-47
     rev = replica.rev - 5
-    await replica.admin.get(N)
-    assert replica.cache._contents is not None
-    replica.cache._contents.history._drop_through(replica.rev)
+    await replica.compact()
 
     exact = await replica.admin.get(f"{N}?resourceVersion={rev}&resourceVersionMatch=Exact")
     newest = await replica.admin.get(f"{N}?resourceVersion={rev}")
@@ -379,11 +377,8 @@ async def test_what_history_no_longer_has(replica: Replica) -> None:  # LW C-46,
 async def test_an_expired_token_hands_out_one_that_goes_on(replica: Replica) -> None:  # LW C-55
     first = body(await replica.admin.get(f"{N}?limit=5"))
     token = first["metadata"]["continue"]
-    assert replica.cache._contents is not None
     replica.change("example", "train-0-e1", "Failed")
-    await replica.admin.get(N)
-    replica.cache._contents.history._drop_through(replica.rev)
-    replica.cache._pins.clear()
+    await replica.compact()
 
     expired = await replica.admin.get(f"{N}?limit=5&continue={token}")
     fresh = body(expired)["metadata"]["continue"]
@@ -450,3 +445,33 @@ async def test_a_replica_that_has_not_loaded_asks_to_come_back() -> None:  # LW-
 
     assert message(got) == (429, "TooManyRequests", "storage is (re)initializing")
     assert probe.status == 200  # LW-034
+
+
+async def test_a_walk_of_the_log_that_takes_too_long_is_to_be_repeated(
+    replica: Replica,
+) -> None:  # LW-198
+    rev = replica.rev
+    replica.change("example", "train-0-e1", "Failed")
+    await replica.compact()
+    replica.log.lost_below = 0
+    replica.log.slow = True
+
+    got = await replica.admin.get(f"{N}?resourceVersion={rev}&limit=5")
+    replica.log.slow = False
+    again = body(await replica.admin.get(f"{N}?resourceVersion={rev}&limit=5"))
+
+    assert message(got) == (
+        500,
+        "ServerTimeout",
+        "The list operation against attempts.nodus.dev could not be completed at this time, "
+        "please try again.",
+    )
+    assert body(got)["details"] == {
+        "name": "list",
+        "group": "nodus.dev",
+        "kind": "attempts",
+        "retryAfterSeconds": 2,
+    }
+    assert got.headers["retry-after"] == "2"
+    assert again["metadata"]["resourceVersion"] == str(rev)
+    assert len(again["items"]) == 5

@@ -194,3 +194,19 @@ async def test_a_consistent_list_while_the_database_is_away(replica: Replica) ->
     cached = await replica.admin.get(f"{NS}?resourceVersion=0")
 
     assert (fresh.status, cached.status) == (503, 200)
+
+
+async def test_the_old_path_watches_one_project(replica: Replica) -> None:  # LW-006, LW-016
+    watch = "/api/v1/watch/namespaces"
+    async with replica.alice.open("GET", f"{watch}/example?allowWatchBookmarks=1") as stream:
+        events = await stream.events(2)
+    async with replica.alice.open("GET", f"{watch}/other?allowWatchBookmarks=1") as stream:
+        hidden = await stream.event()
+    refused = await replica.alice.get(f"{watch}/example?fieldSelector=metadata.name%3Dother")
+
+    assert [event["type"] for event in events] == ["ADDED", "BOOKMARK"]
+    assert events[0]["object"]["metadata"]["name"] == "example"
+    assert hidden["type"] == "BOOKMARK"  # alice may not see it
+    assert orjson.loads(refused.body)["message"] == (
+        "fieldSelector metadata.name doesn't match requested name"
+    )

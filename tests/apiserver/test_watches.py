@@ -122,9 +122,7 @@ async def test_only_later_changes_without_the_state(replica: Replica) -> None:  
 
 
 async def test_a_start_before_the_history_is_an_error_event(replica: Replica) -> None:  # LW C-71
-    await replica.admin.get(N)
-    assert replica.cache._contents is not None
-    replica.cache._contents.history._drop_through(replica.rev)
+    await replica.compact()
     async with watching(replica, "resourceVersion=1") as stream:
         event = await stream.event()
         assert await ended(replica, stream)
@@ -256,9 +254,7 @@ async def test_a_bookmark_may_be_the_first_event_of_a_table(replica: Replica) ->
 
 
 async def test_an_error_of_a_table_watch_is_a_plain_status(replica: Replica) -> None:  # LW C-78
-    await replica.admin.get(N)
-    assert replica.cache._contents is not None
-    replica.cache._contents.history._drop_through(replica.rev)
+    await replica.compact()
     async with watching(replica, "resourceVersion=1", accept=T) as stream:
         event = await stream.event()
         assert await ended(replica, stream)
@@ -471,9 +467,7 @@ async def test_a_shard_gets_each_change_in_one_stream(replica: Replica) -> None:
 
 async def test_a_lost_tail_is_caught_up_from_any_older_state(replica: Replica) -> None:  # LW-153
     """As reflectors start over after a 410: not older than the last revision they knew."""
-    await replica.admin.get(N)
-    assert replica.cache._contents is not None
-    replica.cache._contents.history._drop_through(replica.rev)
+    await replica.compact()
     query = (
         "resourceVersion=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
         "&allowWatchBookmarks=1"

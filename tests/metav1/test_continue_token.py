@@ -1,6 +1,7 @@
 """Continue tokens: LW-108 to LW-116."""
 
 import base64
+import string
 from typing import Any
 
 import orjson
@@ -70,17 +71,15 @@ def test_a_token_is_good_for_its_own_request_only(other: Seal) -> None:  # LW-10
     assert refusal(encode(HERE, SEAL), other) == "checksum"
 
 
-@given(st.data())
-def test_a_token_with_one_byte_changed_is_refused(data: st.DataObject) -> None:  # LW C-55
-    token = encode(HERE, SEAL)
-    at = data.draw(st.integers(0, len(token) - 1))
-    char = data.draw(st.sampled_from("ABCxyz019-_").filter(lambda new: new != token[at]))
-    changed = token[:at] + char + token[at + 1 :]
-    try:
-        found = decode(changed, SEAL)
-    except BadRequest:
-        return
-    assert found == HERE  # the last character may hold bits that base64 leaves unused
+@pytest.mark.parametrize("length", [15, 16, 17])
+def test_a_token_with_one_byte_changed_is_refused(length: int) -> None:  # LW-109, LW C-55
+    """Wherever, and whatever it becomes: the bits that base64 ignores are looked at, too."""
+    token = encode(Continuation(rev=42, name="n" * length), SEAL)
+    for at, byte in enumerate(token):
+        for char in f"{string.ascii_letters}{string.digits}-_+/= ":
+            if char != byte:
+                with pytest.raises(BadRequest):
+                    decode(token[:at] + char + token[at + 1 :], SEAL)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import orjson
 
-from nodus_api.storage.errors import StorageUnavailable
+from nodus_api.storage.errors import StorageTimeout, StorageUnavailable
 from nodus_api.watchcache.entry import HEAD
 
 LABELS = dict[str, str]
@@ -101,6 +101,7 @@ class FeedLog:
     lost_below: int = 0  # the log has no row of this revision or older
     grown: asyncio.Event = field(default_factory=asyncio.Event)
     heads: int = 0
+    slow: bool = False  # a walk of old history meets its time limit
 
     # -- writing ---------------------------------------------------------------------------
 
@@ -202,6 +203,20 @@ class FeedLog:
                 replace(row, doc=None) if row.rev <= self.stubs_below else row for row in recent
             ],
         )
+
+    async def first_changes(
+        self, after: int, upto: int, project: str | None
+    ) -> tuple[int, list[Row]]:
+        self.check()
+        if self.slow:
+            raise StorageTimeout("57014", "canceling statement due to statement timeout")
+        found: dict[UUID, Row] = {}
+        for row in self.rows:
+            if max(after, self.lost_below) < row.rev <= upto and row.uid is not None:
+                found.setdefault(row.uid, replace(row, doc=None, prev_doc=None))
+        await asyncio.sleep(0)
+        rows = [row for row in found.values() if project in (None, row.project)]
+        return (await self.state()).oldest, rows
 
     async def documents(self, revs: Sequence[int]) -> dict[int, bytes]:
         self.check()

@@ -25,6 +25,7 @@ from nodus_api.clock import ManualClock
 from nodus_api.metav1 import labels
 from nodus_api.watchcache import AttemptCache, Window, reflector
 from nodus_api.watchcache.consistency import CACHED, LATEST, Mode, ReadAt, WatchFrom
+from nodus_api.watchcache.errors import StateTooOld
 from nodus_api.watchcache.filters import EVERYTHING, Filter
 from nodus_api.watchcache.watcher import Watcher, WatchOver
 
@@ -46,6 +47,7 @@ steps = st.lists(
         st.tuples(st.just("list"), scopes, selectors, st.booleans()),
         st.tuples(st.just("exact"), scopes, selectors, st.integers(0, 8)),
         st.tuples(st.just("pages"), scopes, selectors, st.integers(1, 3)),
+        st.just(("forget",)),
     ),
     max_size=30,
 )
@@ -115,8 +117,18 @@ class Play:
     async def do_resume(self, scope: str | None, selector: str, back: int) -> None:
         since = max(self.log.rows[-1].rev - back, 1)
         begin = WatchFrom(ReadAt(Mode.EXACT, since), False)
+        assert self.cache._contents is not None
+        if since < self.cache._contents.history.floor:
+            with pytest.raises(StateTooOld):  # LW-123
+                await self.cache.watch(scope, begin, chosen=chosen(selector))
+            return
         watcher = await self.cache.watch(scope, begin, chosen=chosen(selector))
         self.watching.append(Watching(scope, selector, since, watcher, None, []))
+
+    async def do_forget(self) -> None:
+        """Let the history in memory end here: what is older only the log still tells."""
+        assert self.cache._contents is not None
+        self.cache._contents.history._drop_through(self.cache.position)
 
     async def do_take(self, which: int) -> None:
         if self.watching:

@@ -1,6 +1,7 @@
 """The cache on a real Postgres, through the real feed."""
 
 from collections.abc import AsyncIterator
+from datetime import timedelta
 
 import asyncpg
 import orjson
@@ -10,6 +11,7 @@ from tests.watchcache.published import Publisher
 
 from nodus_api.clock import ManualClock, SystemClock
 from nodus_api.storage.engine import Database, Role
+from nodus_api.storage.errors import StorageTimeout
 from nodus_api.storage.feed import Feed
 from nodus_api.watchcache import AttemptCache
 from nodus_api.watchcache.consistency import LATEST, Mode, ReadAt, WatchFrom
@@ -140,3 +142,49 @@ async def test_lost_connections_are_made_anew_and_nothing_is_missed(
     assert got == [("MODIFIED", "n1", "Running", head)]
     assert page.rev == head
     assert (cache.health.reloads, cache.health.faults) == (1, 0)
+
+
+async def test_a_list_older_than_the_history_comes_from_the_log(
+    cache: AttemptCache, publisher: Publisher
+) -> None:  # LW-117, storage.md section 6
+    await publisher.add("n1", "n2", "n3")
+    await publisher.change(2, "n2", "Running")
+    rev = await publisher.add("n4")
+    await publisher.change(1, "n1", "Running")
+    await publisher.change(1, "n1", "Failed")
+    await publisher.retire(3)
+    await publisher.add("n5")
+    await cache.list(None, LATEST)
+    before = await cache.list("default", ReadAt(Mode.EXACT, rev))
+    assert cache._contents is not None
+    cache._contents.history._drop_through(cache.position)
+    cache._pins.clear()
+
+    page = await cache.list("default", ReadAt(Mode.EXACT, rev))
+
+    assert page.rev == rev
+    assert [shown(e.body) for e in page.entries] == [shown(e.body) for e in before.entries]
+    assert [shown(e.body)[:2] for e in page.entries] == [
+        ("n1", "Queued"),
+        ("n2", "Running"),
+        ("n3", "Queued"),
+        ("n4", "Queued"),
+    ]
+
+
+async def test_a_walk_of_the_log_has_a_time_limit(
+    publisher: Publisher, api_database: Database, clock: ManualClock, database_url: str
+) -> None:  # LW-198
+    head = await publisher.add("n1", "n2")
+    feed = Feed(api_database, clock=clock, history_timeout=timedelta(seconds=0.2))
+    owner = await asyncpg.connect(database_url)
+    try:
+        async with owner.transaction():
+            await owner.execute("LOCK TABLE nodus.changes IN ACCESS EXCLUSIVE MODE")
+            with pytest.raises(StorageTimeout):
+                await feed.first_changes(1, head, None)
+        oldest, rows = await feed.first_changes(1, head, None)
+    finally:
+        await owner.close()
+
+    assert (oldest, sorted(row.rev for row in rows)) == (1, [head - 1, head])

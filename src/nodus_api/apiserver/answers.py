@@ -54,7 +54,7 @@ class BodyAnswer:
         packed = self.length > GZIP_ABOVE and accepts_gzip(request.header(b"accept-encoding"))
         if packed:
             headers |= {"Content-Encoding": "gzip", "Vary": "Accept, Accept-Encoding"}
-        elif self.status != 304:
+        elif self.status not in (204, 304):
             headers["Content-Length"] = str(self.length)
         await send(
             {

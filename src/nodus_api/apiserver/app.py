@@ -14,6 +14,7 @@ from nodus_api.apiserver.authentication import Authenticator, FailedLogins
 from nodus_api.apiserver.authorization import Authorizer
 from nodus_api.apiserver.background import Background
 from nodus_api.apiserver.chain import Chain, Guards
+from nodus_api.apiserver.cors import Cors
 from nodus_api.apiserver.dependencies import SCOPE_KEY
 from nodus_api.apiserver.drain import Drain
 from nodus_api.apiserver.errors import StatusRenderer
@@ -179,6 +180,7 @@ def create_app(
                 authorizer=authorizer,
                 in_flight=in_flight,
                 drain=drain,
+                cors=Cors(options.cors_allowed_origins),
                 statuses=statuses,
                 metrics=metrics,
             ),

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import re
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -14,6 +14,7 @@ from nodus_api.apiserver import paths
 from nodus_api.apiserver.answers import Receive, Send
 from nodus_api.apiserver.authentication import Authenticator
 from nodus_api.apiserver.authorization import Authorizer
+from nodus_api.apiserver.cors import Cors
 from nodus_api.apiserver.drain import Drain
 from nodus_api.apiserver.errors import StatusRenderer
 from nodus_api.apiserver.in_flight import InFlight
@@ -69,6 +70,7 @@ class Guards:
     authorizer: Authorizer
     in_flight: InFlight
     drain: Drain
+    cors: Cors
     statuses: StatusRenderer
     metrics: Metrics
 
@@ -96,6 +98,8 @@ class Chain:
         audit_id, request_id = self._ids(scope)
         out = _Response(scope, send, audit_id)
         request = self._request(scope, audit_id, request_id)
+        out.varies = self._guards.cors.varies()
+        out.cross_origin = self._guards.cors.headers(request)
         try:
             await self._isolated(request, receive, out)
         finally:
@@ -181,11 +185,14 @@ class Chain:
         if not length.isdigit() or int(length[:18]) > self._options.max_body_bytes:
             raise RequestEntityTooLarge(self._options.max_body_bytes)
 
-    # -- drain, authentication, route, limits, authorisation ---------------------------------------
+    # -- drain, CORS, authentication, route, limits, authorisation ---------------------------------
 
     async def _guarded(self, request: Request, receive: Receive, out: "_Response") -> None:
         guards = self._guards
         guards.drain.admit(request.info.path)
+        if (preflight := guards.cors.preflight(request)) is not None:
+            await preflight.send(request, receive, out.send)
+            return
         request.user = guards.authenticator.authenticate(request)
         self._check_route(request)
         with ExitStack() as held:
@@ -238,6 +245,8 @@ class _Response:
         self.started = False
         self.finished = False
         self.closes = False
+        self.varies = False
+        self.cross_origin: Mapping[str, str] = {}
         self.status = 0
         self.size = 0
 
@@ -255,6 +264,7 @@ class _Response:
             self.finished = not message.get("more_body")
 
     def _headers(self, headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+        headers += [(k.lower().encode(), v.encode("latin-1")) for k, v in self.cross_origin.items()]
         names = {name for name, _ in headers}
         added = [
             (b"audit-id", self._audit_id.encode("latin-1")),
@@ -264,7 +274,10 @@ class _Response:
         ]
         if self.closes:
             added.append((b"connection", b"close"))
-        return headers + [(name, value) for name, value in added if name not in names]
+        headers += [(name, value) for name, value in added if name not in names]
+        if self.varies:
+            return [(k, v + b", Origin" if k == b"vary" else v) for k, v in headers]
+        return headers
 
 
 def _log_fields(request: Request) -> dict[str, object]:

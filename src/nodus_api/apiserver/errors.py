@@ -3,17 +3,26 @@
 from collections.abc import Callable
 
 from nodus_api.apiserver.answers import BodyAnswer
-from nodus_api.metav1.errors import APIError, Expired, ServiceUnavailable, Timeout, TooManyRequests
+from nodus_api.attempts.resource import ATTEMPTS
+from nodus_api.metav1.errors import (
+    APIError,
+    Expired,
+    ServerTimeout,
+    ServiceUnavailable,
+    Timeout,
+    TooManyRequests,
+)
 from nodus_api.metav1.partial import indented
 from nodus_api.metav1.status import Status
 from nodus_api.watchcache.errors import (
     CacheWarming,
     FeedUnavailable,
+    ReadTimedOut,
     StateNotReached,
     StateTooOld,
 )
 
-CACHE_ERRORS = (CacheWarming, FeedUnavailable, StateNotReached, StateTooOld)
+CACHE_ERRORS = (CacheWarming, FeedUnavailable, ReadTimedOut, StateNotReached, StateTooOld)
 
 
 class StatusRenderer:
@@ -37,12 +46,14 @@ class StatusRenderer:
 
 
 def of_cache(error: Exception, *, too_old: Callable[[StateTooOld], APIError]) -> APIError:
-    """Return the error that the cache's failure means (LW-103, LW-196, LW-199)."""
+    """Return the error that the cache's failure means (LW-103, LW-196, LW-198, LW-199)."""
     match error:
         case CacheWarming():
             return TooManyRequests.warming()
         case FeedUnavailable():
             return ServiceUnavailable.database()
+        case ReadTimedOut():
+            return ServerTimeout("list", ATTEMPTS)  # no other verb reads old history
         case StateNotReached():
             return Timeout.too_large(error.requested, error.current)
         case StateTooOld():

@@ -11,6 +11,9 @@ class ServerOptions:
     public_url: str = ""
     """Where clients reach this server, for `docs` links (LW-202); never taken from `Host`."""
 
+    cors_allowed_origins: tuple[str, ...] = ()
+    """Origins whose pages may read this API in a browser: `https://host` each, or `*` (LW-063)."""
+
     standalone: bool = True
     """Serve `/api`, the projects as namespaces and the access review (LW-016, LW-017, LW-023)."""
 

@@ -112,6 +112,8 @@ def read_request_info(method: str, raw_path: bytes, query: Mapping[str, str]) ->
             return _collection(method, path, NAMESPACES, "", query)
         case ["api", "v1", "watch", "namespaces"]:
             return _collection(method, path, NAMESPACES, "", query, watch_path=True)
+        case ["api", "v1", "watch", "namespaces", name]:
+            return _collection(method, path, NAMESPACES, "", query, watch_path=True, name=name)
         case ["api", "v1", "namespaces", name]:
             return _object(method, path, NAMESPACES, name, name)
         case _:

@@ -69,6 +69,7 @@ async def run_server(settings: Settings, sockets: Sequence[socket.socket]) -> No
             version=product_version(),
             options=ServerOptions(
                 public_url=settings.public_url or f"https://localhost:{settings.port}",
+                cors_allowed_origins=settings.cors_allowed_origins,
                 request_timeout=settings.request_timeout,
                 shutdown_delay=settings.shutdown_delay,
                 shutdown_watch_grace=settings.shutdown_watch_grace,

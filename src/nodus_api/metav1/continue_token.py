@@ -101,7 +101,8 @@ def _content(token: str) -> dict[str, Any]:
         content = orjson.loads(data)
     except (binascii.Error, UnicodeEncodeError, ValueError):
         _refuse("not the text that this server made")
-    if not isinstance(content, dict):
+    if not isinstance(content, dict) or _base64(data) != token:
+        # the second: bits that base64 ignores would make one of a changed token (LW-109)
         _refuse("not the text that this server made")
     return content
 

@@ -17,6 +17,7 @@ _QUERY_PASSWORD = re.compile(r"(?<=[?&])password=[^&]*")
 # SQLSTATE classes and codes that mean "no session to be had", whoever is to blame
 _UNAVAILABLE_CLASSES = frozenset({"08", "28", "3D"})
 _UNAVAILABLE_CODES = frozenset({"53300", "57P01", "57P02", "57P03"})
+_CANCELLED = "57014"
 _CONTENTION_CODES = frozenset({"40001", "40P01", "55P03"})
 
 
@@ -55,6 +56,10 @@ class StorageFault(StorageError):
     def __init__(self, sqlstate: str, message: str) -> None:
         super().__init__(f"{message} (SQLSTATE {sqlstate})")
         self.sqlstate = sqlstate
+
+
+class StorageTimeout(StorageFault):
+    """A statement met its time limit, or was cancelled."""
 
 
 class FencedOff(StorageError):
@@ -130,6 +135,8 @@ def _from_server(error: asyncpg.PostgresError, where: str) -> StorageError:
         return StorageConflict(
             error.constraint_name or error.column_name or code, _first_line(error)
         )
+    if code == _CANCELLED:
+        return StorageTimeout(code, _first_line(error))
     return StorageFault(code, _first_line(error))
 
 

@@ -29,6 +29,8 @@ from nodus_api.storage.wakeups import FEED, Wakeups, listen
 
 PIECE = 1000
 DOCUMENT_WINDOW = timedelta(seconds=75)
+HISTORY_TIMEOUT = timedelta(seconds=20)
+"""How long the one statement that walks old history may take (LW-198)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,9 +142,16 @@ class Feed:
     Raises `storage.errors`; StorageUnavailable is the one to expect.
     """
 
-    def __init__(self, database: Database, *, clock: Clock) -> None:
+    def __init__(
+        self,
+        database: Database,
+        *,
+        clock: Clock,
+        history_timeout: timedelta = HISTORY_TIMEOUT,
+    ) -> None:
         self._database = database
         self._clock = clock
+        self._history_timeout = history_timeout
 
     async def state(self) -> FeedState:
         """Return head, edge and epochs, of one moment."""
@@ -167,6 +176,24 @@ class Feed:
         """Open one view of the database: its objects, and the changes of the last `window`."""
         async with self._database.snapshot() as connection:
             yield FeedSnapshot(connection, await _state(connection), window)
+
+    async def first_changes(
+        self, after: int, upto: int, project: str | None
+    ) -> tuple[int, list[Change]]:
+        """Return the log's promised edge, and the first change of each object above `after`.
+
+        Only changes up to `upto`, of one project or of all, in any order and without documents.
+        The edge is read after the rows: if it is not above `after + 1`, no row was missing.
+        Raises StorageTimeout when it takes longer than `history_timeout`.
+        """
+        milliseconds = str(int(self._history_timeout.total_seconds() * 1000))
+        async with self._database.transaction(read_only=True) as connection:
+            await connection.execute(
+                sa.select(sa.func.set_config("statement_timeout", milliseconds, True))
+            )
+            rows = await connection.execute(read_first_changes(after, upto, project))
+            found = [Change(**row) for row in rows.mappings()]
+            return (await _state(connection)).oldest, found
 
     async def documents(self, revs: Sequence[int]) -> dict[int, bytes]:
         """Return the documents of those of `revs` that the log still has."""
@@ -249,6 +276,25 @@ def read_stubs(first: int, last: int) -> sa.Select[Any]:
         sa.select(*_STUB, nothing.label("prev_doc"), nothing.label("doc"))
         .where(changes.c.rev.between(first, last))
         .order_by(changes.c.rev)
+    )
+
+
+def read_first_changes(after: int, upto: int, project: str | None) -> sa.Select[Any]:
+    """The first row of each object above `after` and not above `upto`; partitions pruned."""
+    between = [changes.c.rev > after, changes.c.rev <= upto, changes.c.uid.is_not(None)]
+    if project is not None:
+        between.append(changes.c.project == project)
+    first = (
+        sa.select(sa.func.min(changes.c.rev).label("rev"))
+        .where(*between)
+        .group_by(changes.c.uid)
+        .subquery()
+    )
+    nothing = sa.null().cast(sa.LargeBinary)
+    return (
+        sa.select(*_STUB, nothing.label("prev_doc"), nothing.label("doc"))
+        .select_from(changes.join(first, changes.c.rev == first.c.rev))
+        .where(changes.c.rev > after, changes.c.rev <= upto)
     )
 
 

@@ -8,7 +8,7 @@ from nodus_api.storage.errors import StorageError
 from nodus_api.tasks import Crashes, end, spawn
 from nodus_api.watchcache.consistency import CACHED, Mode, ReadAt, WatchFrom
 from nodus_api.watchcache.contents import Contents
-from nodus_api.watchcache.documents import DocumentGone, Documents
+from nodus_api.watchcache.documents import Documents
 from nodus_api.watchcache.entry import Entry
 from nodus_api.watchcache.epochs import Standing
 from nodus_api.watchcache.errors import (
@@ -19,15 +19,14 @@ from nodus_api.watchcache.errors import (
 )
 from nodus_api.watchcache.filters import EVERYTHING, Filter
 from nodus_api.watchcache.freshness import Head, Reached
-from nodus_api.watchcache.history import Event, Window
+from nodus_api.watchcache.history import Window
+from nodus_api.watchcache.past import Past
 from nodus_api.watchcache.pins import Pins
 from nodus_api.watchcache.reflector import FeedHealth, Reflector
 from nodus_api.watchcache.snapshot import ScopeSnapshot, Start
 from nodus_api.watchcache.source import ChangeFeed
-from nodus_api.watchcache.undo import Turns, undone
+from nodus_api.watchcache.undo import Turns
 from nodus_api.watchcache.watcher import Watcher, Watchers
-
-_FETCHED_AT_ONCE = 256
 
 Entries = list[Entry]  # in the class below, `list` is the verb
 
@@ -72,6 +71,7 @@ class AttemptCache:
         self._reached = Reached(clock)
         self._pins = Pins(clock)
         self._documents = Documents(feed)
+        self._past = Past(feed, self._documents, self._pins, clock, self._loaded)
         self._reflector = Reflector(feed, self, clock=clock, chance=chance, window=self._window)
         self.watchers = Watchers(clock)
 
@@ -168,7 +168,8 @@ class AttemptCache:
         With `at` CACHED the limit is ignored, unless a continue token gave the start.
         """
         if at.mode is Mode.EXACT:
-            snapshot = await self._state_at(project, at.rev)
+            await self._reach(self._past.reached(at.rev))
+            snapshot = await self._past.state_at(project, at.rev)
         else:
             await self._ensure(at)
             snapshot = self._loaded().snapshot(project)
@@ -180,7 +181,7 @@ class AttemptCache:
         remaining = snapshot.after(entries[-1]) if more and chosen.empty else None
         return Page(
             rev=at.rev if at.mode is Mode.EXACT else snapshot.rev,
-            entries=await self._with_bodies(project, snapshot.rev, entries),
+            entries=await self._past.with_bodies(project, snapshot.rev, entries),
             more=more,
             remaining=remaining,
         )
@@ -208,80 +209,6 @@ class AttemptCache:
     def _keep(self, project: str | None, snapshot: ScopeSnapshot) -> None:
         following = self._loaded().history.of(project).first_after(snapshot.rev)
         self._pins.keep(project, snapshot, until=following.rev if following else None)
-
-    # -- exact states --------------------------------------------
-
-    async def _state_at(self, project: str | None, rev: int) -> ScopeSnapshot:
-        """Return the scope as it stood at `rev`: as it is, from a pin, or undone."""
-        contents = self._loaded()
-        if contents.epochs.standing(rev) is not Standing.VALID:
-            raise StateTooOld(rev, contents.history.floor + 1)
-        reached = contents.epochs.moved_up(rev)
-        await self._reach(reached)
-        contents = self._loaded()
-        if contents.epochs.standing(rev) is not Standing.VALID:
-            raise StateTooOld(rev, contents.history.floor + 1)
-        kept = self._pins.find(project, reached)
-        if kept is not None:
-            return kept
-        if reached < contents.history.floor:
-            raise StateTooOld(rev, contents.history.floor + 1)
-        now = contents.snapshot(project)
-        events = contents.history.of(project).after(reached)
-        if not events:
-            return ScopeSnapshot(reached, now.parts)
-        found = await undone(now, events, reached, self._clock)
-        self._pins.keep(project, found, until=events[0].rev)
-        return found
-
-    async def _with_bodies(self, project: str | None, rev: int, entries: Entries) -> Entries:
-        """Return the entries with the bodies fetched that an undone state lacks."""
-        missing = [entry for entry in entries if entry.body is None]
-        if not missing:
-            return entries
-        bodies: dict[int, bytes] = {}
-        for at in range(0, len(missing), _FETCHED_AT_ONCE):
-            bodies.update(await self._fetch(project, rev, missing[at : at + _FETCHED_AT_ONCE]))
-        return [
-            entry
-            if entry.body is not None
-            else Entry(
-                project=entry.project,
-                name=entry.name,
-                uid=entry.uid,
-                rev=entry.rev,
-                selection=entry.selection,
-                body=bodies[entry.rev],
-            )
-            for entry in entries
-        ]
-
-    async def _fetch(
-        self, project: str | None, rev: int, entries: Sequence[Entry]
-    ) -> dict[int, bytes]:
-        """Return documents by revision: their own log rows, else the ones kept by later changes."""
-        try:
-            found = await self._documents.at([entry.rev for entry in entries])
-            lost = {entry.rev for entry in entries if entry.rev not in found}
-            if lost:
-                followers = self._followers(project, rev, lost)
-                before = await self._documents.before(followers)
-                found.update(
-                    (event.prev_rev, before[event.rev])
-                    for event in followers
-                    if event.prev_rev is not None
-                )
-        except StorageError as error:
-            raise FeedUnavailable from error
-        except DocumentGone:
-            raise StateTooOld(rev, self._loaded().history.floor + 1) from None
-        if any(entry.rev not in found for entry in entries):
-            raise StateTooOld(rev, self._loaded().history.floor + 1)
-        return found
-
-    def _followers(self, project: str | None, rev: int, lost: set[int]) -> Sequence[Event]:
-        log = self._loaded().history.of(project)
-        return [event for event in log.after(rev) if event.prev_rev in lost]
 
     # -- watch --------------------------------------------
 

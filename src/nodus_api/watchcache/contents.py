@@ -83,7 +83,7 @@ class Contents:
         for row in backfill:
             if row.uid is None:
                 continue
-            event = self._event(row, bodies.get(row.uid))
+            event = self.event_of(row, bodies.get(row.uid))
             bodies[row.uid] = event.body
             self.history.append(event)
 
@@ -128,7 +128,7 @@ class Contents:
         previous = self._by_uid.pop(uid, None)
         if (previous is None) != (row.kind == "A"):
             raise FeedFault("a change does not fit what is held")
-        event = self._event(row, previous.body if previous is not None else None)
+        event = self.event_of(row, previous.body if previous is not None else None)
         project = self._project(event.project)
         project.by_revision.pop(uid, None)
         if row.kind == "D":
@@ -155,7 +155,8 @@ class Contents:
             self._names = tuple(sorted(self._projects))
         return found
 
-    def _event(self, row: Change, prev_body: bytes | None) -> Event:
+    def event_of(self, row: Change, prev_body: bytes | None = None) -> Event:
+        """Return a row of the log as an event. Raises FeedFault for one that names no object."""
         if row.uid is None or row.project is None or row.name is None or row.sel is None:
             raise FeedFault("a change names no object")
         selection = self._selections.of(row.sel)

@@ -45,6 +45,17 @@ class Epochs:
             rev = marker
         return rev
 
+    def distance(self, low: int, high: int) -> int:
+        """Return how many rows of the log lie above `low` and not above `high`."""
+        rows = 0
+        while low < high:
+            following = self._by_number.get((low >> EPOCH_BITS) + 1)
+            if following is None or following.first_rev > high:
+                return rows + high - low
+            rows += max(following.prev_last - low, 0) + 1  # the marker is a row too
+            low = following.first_rev
+        return rows
+
     def prev_last(self, marker: int) -> int | None:
         """Return the revision that the epoch beginning at `marker` follows, None if unknown."""
         found = self._by_number.get(marker >> EPOCH_BITS)

@@ -9,6 +9,10 @@ class FeedUnavailable(Exception):
     """Postgres cannot be reached and the answer needs it."""
 
 
+class ReadTimedOut(Exception):
+    """A read of the log met its time limit: to be repeated (LW-198)."""
+
+
 class StateNotReached(Exception):
     """The cache did not reach the revision in time (LW-103)."""
 

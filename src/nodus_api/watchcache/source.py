@@ -182,6 +182,14 @@ class ChangeFeed(Protocol):
         """Open one REPEATABLE READ snapshot."""
         ...
 
+    async def first_changes(
+        self, after: int, upto: int, project: str | None
+    ) -> tuple[int, Sequence[Change]]:
+        """Return the oldest revision that the log still promises, and the first change of each
+        Attempt above `after` and not above `upto`, without documents, in any order.
+        """
+        ...
+
     async def documents(self, revs: Sequence[int]) -> dict[int, bytes]:
         """Return the documents of rows, of those that the log still has."""
         ...

@@ -13,6 +13,7 @@ def namespace_routes(reads: NamespaceReads) -> APIRouter:
     @router.get("/api/v1/namespaces", name="listNamespaces")
     @router.get("/api/v1/namespaces/{name}", name="readNamespace")
     @router.get("/api/v1/watch/namespaces", name="watchNamespaces")
+    @router.get("/api/v1/watch/namespaces/{name}", name="watchNamespace")
     async def read(request: ChainRequest) -> AnswerResponse:
         return AnswerResponse(await reads.answer(request), request)
 
