@@ -150,6 +150,7 @@ class SchedulerWalk(RuleBasedStateMachine):
         if any(self.walk.supplier.faults.values()):
             return
         await self.walk.settle()
+        await self.walk.settle()  # bills what the looks of the first have shown
         await self.books.check()
         if self.books.missing():
             for _ in range(MISSED_LISTS):  # what so many looks do not show is lost (SC-612)
@@ -333,16 +334,17 @@ class SchedulerWalk(RuleBasedStateMachine):
         walk, books = self.walk, self.books
         walk.heal()
         await self.stage.eyes.execute(_NO_SCHEDULE)
-        idle = 0
+        idle, before = 0, await books.read()
         for _ in range(250):
-            before = await books.read()
             await walk.carry_on(words=3)
-            if await books.at_rest():
+            now = await books.read()
+            if not books.unrest(now):
                 break
-            idle = idle + 1 if await books.read() == before else 0
+            idle = idle + 1 if now == before else 0
+            before = now
             await walk.pass_time((1, 6, 40, 301, 700)[min(idle, 4)])
         else:
-            raise AssertionError(f"P-28: something is stuck: {await books.unrest()}")
+            raise AssertionError(f"P-28: something is stuck: {books.unrest(before)}")
         await books.check_quiet()
         self.stage.seen += seen(books.tables)
 
