@@ -94,6 +94,10 @@ class Failpoints:
 
     plan: Plan | None = None
     sites: list[Site] = field(default_factory=list)
+    watch: Callable[[int, Site, Fault], None] | None = None
+    """Told at each site of a life without a fault, before and after it, what death there would be.
+    It never lets others run, so that a watched life is the same as an unwatched one.
+    """
 
     @property
     def hit(self) -> Site | None:
@@ -101,6 +105,11 @@ class Failpoints:
         if self.plan is None or self.plan.number >= len(self.sites):
             return None
         return self.sites[self.plan.number]
+
+    @property
+    def undisturbed(self) -> bool:
+        """Whether a fault is still to come: until then all is as in the life without one."""
+        return self.plan is not None and self.hit is None
 
     def reach(self, site: Site) -> Fault | None:
         number = len(self.sites)
@@ -135,10 +144,13 @@ class Process:
     async def at(self, site: Site, work: Callable[[], Awaitable[T]]) -> T:
         """Do what is done at a site, or what the plan has for it."""
         self.alive()
-        fault = self.points.reach(site)
+        fault, number = self.points.reach(site), len(self.points.sites) - 1
         if fault is None:
+            self._watched(number, site, Fault.KILL_BEFORE)
             answer = await work()
             self.alive()
+            if site.kind is not Kind.STATEMENT:
+                self._watched(number, site, Fault.KILL_AFTER)
             return answer
         if fault in (Fault.KILL_BEFORE, Fault.LOST_BEFORE, Fault.REFUSED):
             self._fail(site, fault)
@@ -150,6 +162,10 @@ class Process:
             await asyncio.Event().wait()
         self._fail(site, fault)
         raise AssertionError(fault)
+
+    def _watched(self, number: int, site: Site, death: Fault) -> None:
+        if self.points.watch is not None:
+            self.points.watch(number, site, death)
 
     def _fail(self, site: Site, fault: Fault) -> None:
         if fault in (Fault.KILL_BEFORE, Fault.KILL_AFTER):
@@ -331,8 +347,11 @@ class FaultySupplier:
         return await self._call("prove", lambda: self._supplier.prove_deleted(handle))
 
     async def notices(self) -> AsyncIterator[Notice]:
-        async for notice in self._supplier.notices():
-            yield notice
+        async def announced() -> list[Notice]:
+            return [one async for one in self._supplier.notices()]
+
+        for one in await self._call("notices", announced):
+            yield one
 
     async def kept_checkpoints(self) -> Sequence[UUID]:
         return await self._call("kept_checkpoints", self._supplier.kept_checkpoints)

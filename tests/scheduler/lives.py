@@ -6,51 +6,38 @@ when it was proven gone: that is compared with the supplier's truth instead.
 """
 
 import copy
+import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 from tests.conftest import START
 from tests.history import rows
 from tests.history.checking import assert_sound
-from tests.scheduler.failpoints import Failpoints, Plan, Site
+from tests.scheduler.failpoints import Failpoints, Fault, Plan, Site
 from tests.scheduler.invariants import all_records, check, check_quiet
+from tests.scheduler.life_scripts import Life
 from tests.scheduler.mortal_world import MortalWorld, TrueSupplier
-from tests.scheduler.saved_rows import RowKeeper, Rows, SavedRows
+from tests.scheduler.outcomes import difference, over, stands, told
+from tests.scheduler.saved_rows import Onlooker, RowKeeper, Rows, SavedRows
+from tests.scheduler.sweeping import Run
 from tests.scheduler.world import Runner
 
+from nodus_api.attempts import splice
 from nodus_api.storage import tables as t
-from nodus_api.suppliers.supplier import MachineCondition, MachineIntent, SupplierCaps
+from nodus_api.suppliers.supplier import (
+    FaultInjection,
+    MachineCondition,
+    MachineIntent,
+)
 
 BETWEEN = timedelta(seconds=90)
 """Between two moments: more than a fault may cost, less than silence that loses a machine."""
 PATIENCE = timedelta(seconds=85)
 LOOK_AGAIN_SECONDS = 5.0
-
-_DELAYED = {"acquiredTime", "billingStartTime", "deletionProvenTime", "queuedTime"}
-_COSTED = {"bootUSD", "restoreUSD", "teardownUSD"}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Life:
-    """`words`: what each Attempt's runner says, one word a moment from its machine's first on.
-
-    `orders`: what users do at a moment. `offsets`: seconds after a moment at which the passes run.
-    `doubts`: how the supplier answers the first create of an Attempt.
-    """
-
-    name: str
-    spec: Mapping[str, Any]
-    words: Mapping[str, Sequence[str]]
-    orders: Mapping[int, str] = field(default_factory=dict)
-    offsets: Sequence[float] = (0, 15)
-    doubts: Mapping[str, str] = field(default_factory=dict)
-    sync_delete: bool = True
-    boots: int = 0
-    """The moment from which on machines run; before, they are only being made."""
-    moments: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,9 +57,15 @@ class Reference:
 
     kept: list[Kept] = field(default_factory=list)
     sites: list[Sequence[Site]] = field(default_factory=list)
+    deaths: list[Run] = field(default_factory=list)
+    """What a death at each site would leave, if somebody looked on."""
     standings: list[Mapping[str, Any]] = field(default_factory=list)
     meanings: list[tuple[Rows, Any]] = field(default_factory=list)
     documents: list[Mapping[str, Any]] = field(default_factory=list)
+
+
+class ToldAlready(Exception):
+    """The state that a death left is one from which a life was told on already."""
 
 
 class Telling:
@@ -85,6 +78,7 @@ class Telling:
         self._life = life
         self._keeper = keeper
         self._reference = reference
+        self._moment = 0
         self._said: dict[str, int] = {}
 
     @property
@@ -92,28 +86,69 @@ class Telling:
         assert isinstance(self._world.supplier, TrueSupplier)
         return self._world.supplier
 
-    async def tell(self) -> Reference:
-        """Tell the whole life without a fault, and check it at each moment and at its end."""
-        self.supplier.doubts = dict(self._life.doubts)
-        self.supplier.caps = SupplierCaps(sync_delete=self._life.sync_delete)
-        told = Reference()
-        for number in range(self._life.moments):
-            told.kept.append(await self._kept())
-            self._world.points = Failpoints()
-            await self._passes(number)
-            told.sites.append(self._world.points.sites)
-            told.standings.append(await self._standing())
-            told.meanings.append(await self._meaning())
-            told.documents.append(await self._documents())
-        await self._ends()
-        return told
+    async def tell(self, onlooker: Onlooker | None = None) -> Reference:
+        """Tell the whole life without a fault, and check it at each moment and at its end.
 
-    async def tell_from(self, number: int, plan: Plan, *, to_the_end: bool = False) -> bool:
-        """Tell the life from a moment on, with a fault in it; return whether it went to the end.
+        The onlooker sees at each site the state that a death there would leave.
+        """
+        self.supplier.doubts = dict(self._life.doubts)
+        self.supplier.caps = self._life.caps
+        reference = Reference()
+        for number in range(self._life.moments):
+            reference.kept.append(await self._kept())
+            self._world.points = Failpoints()
+            if onlooker is not None:
+                self._world.points.watch = self._looked_on(onlooker, reference.deaths)
+            await self._passes(number)
+            reference.sites.append(self._world.points.sites)
+            reference.standings.append(await self._standing())
+            reference.meanings.append(await self._meaning())
+            reference.documents.append(await self._documents())
+        await self._ends()
+        return reference
+
+    def _looked_on(
+        self, onlooker: Onlooker, deaths: list[Run]
+    ) -> Callable[[int, Site, Fault], None]:
+        def look(number: int, site: Site, death: Fault) -> None:
+            state = self._state(onlooker.fingerprint())
+            deaths.append(Run(self._moment, number, site, death, state))
+
+        return look
+
+    def _state(self, rows_now: str) -> str:
+        """Return what tells a state of the world, without its process, from all others."""
+        world = self._world
+        script = (self._moment, world.steps, world.clock.now(), self._said)
+        reports = {key: one.n for key, one in world.runners.items()}
+        whole = repr((script, reports, world.starts, self.supplier.truth(), rows_now))
+        return hashlib.sha256(whole.encode()).hexdigest()
+
+    async def tell_from(
+        self, run: Run, *, to_the_end: bool = False, known: set[tuple[str, float]] | None = None
+    ) -> bool:
+        """Tell the life with the fault of a run in it; return whether it went to the end.
 
         It goes on until nothing can follow from its rows and machines but what followed from the
-        reference's.
+        reference's. Raises ToldAlready if a death leaves one of the states `known`, each with the
+        time that nobody leads then; else that state is known afterwards.
         """
+        left: set[tuple[str, float]] = set()
+
+        async def mourned() -> None:
+            state = self._state(await self._keeper.fingerprint())
+            assert run.state in ("", state), "a death left another state than was seen at its site"
+            if known is not None and (state, self._world.gap) in known:
+                raise ToldAlready
+            left.add((state, self._world.gap))
+
+        self._world.mourned = mourned
+        whole = await self._tell_from(run.moment, Plan(run.number, run.fault), to_the_end)
+        if known is not None:
+            known |= left
+        return whole
+
+    async def _tell_from(self, number: int, plan: Plan, to_the_end: bool) -> bool:
         assert self._reference is not None
         await self._restore(self._reference.kept[number], number)
         self._world.points = Failpoints(plan)
@@ -130,13 +165,16 @@ class Telling:
     async def _passes(self, number: int) -> None:
         """A moment: what happens, and what a new leader makes of it, at the life's offsets."""
         world, moment = self._world, START + number * BETWEEN
+        self._moment = number
+        world.steps = 0
         await world.comes(moment)
         await world.reigns_anew()
         await self._happens(number)
-        for offset in self._life.offsets:
+        for offset in self._life.looks.get(number, self._life.offsets):
             ahead = (moment + timedelta(seconds=offset) - world.clock.now()).total_seconds()
             await world.live_until_settled(max(0.0, ahead))
-        await check(world)
+        if not world.points.undisturbed:
+            await check(world)
 
     async def _comes_to(self, number: int) -> None:
         """Make passes until there stands what stood."""
@@ -160,8 +198,15 @@ class Telling:
 
     async def _documents(self) -> Mapping[str, Any]:
         """Return the documents of Attempts that are over, as far as no delay changes them."""
-        found = (await self._world.documents()).items()
-        return {key: _told(one) for key, one in found if _over(one)}
+        found = {**await self._archived(), **await self._world.documents()}
+        return {key: told(one) for key, one in found.items() if over(one)}
+
+    async def _archived(self) -> Mapping[str, Mapping[str, Any]]:
+        """Return the last documents of Attempts that have left the API, by `slot/epoch`."""
+        return {
+            f"{row['slot']}/{row['epoch']}": json.loads(splice(bytes(row["doc"]), row["rev"]))
+            for row in await self._world.rows(t.attempts_archive)
+        }
 
     async def _meaning(self) -> tuple[Rows, Any]:
         saved = await self._keeper.save()
@@ -171,7 +216,7 @@ class Telling:
 
     async def _kept(self) -> Kept:
         return Kept(
-            rows=await self._keeper.save(),
+            rows=replace(await self._keeper.save(), numbers=await self._keeper.numbers()),
             supplier=self.supplier.truth(),
             reports={key: one.n for key, one in self._world.runners.items()},
             said=dict(self._said),
@@ -193,14 +238,23 @@ class Telling:
         self.supplier.starts = MachineCondition.RUNNING if running else MachineCondition.PENDING
         if number == 0:
             await world.order_job("first", **self._life.spec)
-        if number in self._life.orders:
-            await world.order(f"order {number}", self._life.orders[number])
+        for no, order in enumerate(self._life.orders.get(number, ())):
+            await self._ordered(f"order {number}.{no}", order)
         if number == self._life.boots:
             for key in self.supplier.machines:
                 self.supplier.become(key, condition=MachineCondition.RUNNING)
         for intent in list(self.supplier.intents.values()):
             if intent.key in self.supplier.machines:
                 await self._speaks(intent)
+
+    async def _ordered(self, key: str, order: str) -> None:
+        match order.split():
+            case ["drill", which, loss, *notice]:
+                name = (await self._world.documents())[which]["metadata"]["name"]
+                body = {"noticeSeconds": int(notice[0])} if notice else {}
+                await self._world.order(key, "drill", name, None, trigger=loss, **body)
+            case _:
+                await self._world.order(key, order)
 
     async def _speaks(self, intent: MachineIntent) -> None:
         """Let a runner say its next word; while its machine stands idle it only beats."""
@@ -244,7 +298,10 @@ class Telling:
                 await world.say(
                     intent, "exited", exitCode=143, signal=15, oom=False, stopAgeMs=1000
                 )
-            case ["dies"]:
+            case ["dies", *drilled]:
+                handle = self.supplier.machines[intent.key].handle
+                for kind in drilled:
+                    assert (handle, FaultInjection(kind=kind)) in self.supplier.injections
                 self.supplier.become(
                     intent.key, condition=MachineCondition.FAILED, ended_at=world.moment
                 )
@@ -253,14 +310,17 @@ class Telling:
 
     async def _standing(self) -> Mapping[str, Any]:
         """Return what stands, but for what a delay may change."""
-        documents = await self._world.documents()
-        attempts = {key: _stands(one) for key, one in documents.items()}
+        archived = await self._archived()
+        documents = {**archived, **await self._world.documents()}
+        attempts = {key: stands(one) for key, one in documents.items()}
         workloads = [(row["state"], row["outcome"]) for row in await self._world.workloads()]
         leases = await self._world.rows(t.leases)
         machines = await self._world.rows(t.machines)
         return {
             **attempts,
+            "archived": sorted(archived),
             "workloads": workloads,
+            "drilled": [(handle, one.kind) for handle, one in self.supplier.injections],
             "granted starts": sum(row["won"] for row in leases),
             "machines": sorted(row["state"] for row in machines if row["state"] != "Gone"),
             "commands": [row["outcome"] for row in await self._world.rows(t.commands)],
@@ -273,8 +333,13 @@ class Telling:
         assert all(len(machines) == 1 for machines in world.starts.values()), world.starts  # P-05
         assert supplier.made_again == []
         assert await world.rows(t.orphans) == []
-        known = {row["key"]: row for row in await world.rows(t.machines)}
-        assert supplier.made.keys() <= known.keys()  # SC-608
+        archived = await world.rows(t.attempts_archive)
+        retired = {row["uid"] for row in archived}
+        known = {row["key"] for row in await world.rows(t.machines)}
+        forgotten = {key for key, one in supplier.intents.items() if one.attempt_uid in retired}
+        assert supplier.made.keys() <= known | forgotten  # SC-608
+        for row in archived:
+            self._true_of_archived(row)
         for record in await all_records(world):
             for tenancy in record.tenancies:
                 machine = tenancy.machine
@@ -288,104 +353,35 @@ class Telling:
                 seconds = sum((one.end - one.start).total_seconds() for one in billed)
                 assert seconds == (_ceiling(proven) - machine.billing_start).total_seconds()  # P-11
 
+    def _true_of_archived(self, row: Mapping[str, Any]) -> None:
+        """Compare what the archive keeps of an Attempt with the truth of its machines."""
+        document = json.loads(row["doc"])
+        timings = document["status"]["timings"]
+        keys = [key for key, one in self.supplier.intents.items() if one.attempt_uid == row["uid"]]
+        made = [key for key in keys if key in self.supplier.made]
+        assert made == [key for key in made if key in self.supplier.ended]  # P-09
+        assert ("deletionProvenTime" in timings) == bool(made)
+        charged = [one for one in row["ledger"] if not one["covered"]]
+        assert row["usd"] == sum(Decimal(str(one["usd"])) for one in charged)
+        assert str(row["usd"]) == document["status"]["actual"]["costUSD"]
+        if "billingStartTime" not in timings:
+            assert row["ledger"] == []
+            return
+        start, proven = (
+            datetime.fromisoformat(timings[name])
+            for name in ("billingStartTime", "deletionProvenTime")
+        )
+        (began,) = (self.supplier.made[key] for key in made)
+        (ended,) = (self.supplier.ended[key] for key in made)
+        assert start == began.replace(microsecond=0)
+        assert ended <= proven <= ended + PATIENCE  # P-10
+        spans = [
+            datetime.fromisoformat(one["to_ts"]) - datetime.fromisoformat(one["from_ts"])
+            for one in row["ledger"]
+        ]
+        assert sum(spans, timedelta(0)) == _ceiling(proven) - start  # P-11
+
 
 def _ceiling(at: datetime) -> datetime:
     floor = at.replace(microsecond=0)
     return floor if floor == at else floor + timedelta(seconds=1)
-
-
-def _over(document: Mapping[str, Any]) -> bool:
-    return "deletionProvenTime" in document["status"]["timings"]
-
-
-def _stands(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    status = document["status"]
-    return {
-        "stage": status["progress"]["stage"],
-        "reason": status.get("reason"),
-        "registered": status["timings"].get("registeredTime"),
-        "started": status["timings"].get("commandStartedTime"),
-        "proven": "deletionProvenTime" in status["timings"],
-        "checkpoints": status.get("checkpoints"),
-    }
-
-
-def _told(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a document without what a delay of a request or of a proof changes."""
-    kept: dict[str, Any] = json.loads(json.dumps(document))
-    del kept["metadata"]
-    status = kept["status"]
-    timings, delayed = status["timings"], set(_DELAYED)
-    if "commandStartedTime" not in timings:  # it ends when the scheduler comes to it
-        delayed.add("finishedTime")
-        status.get("interruption", {}).pop("time", None)
-    status["timings"] = {
-        name: value
-        for name, value in timings.items()
-        if name not in delayed and not name.endswith("Seconds")
-    }
-    status["actual"] = {
-        "runningUSD": status["actual"]["segments"].get("runningUSD"),
-        "covered": status["actual"]["segments"].get("coveredByNodus"),
-        "segments": sorted(status["actual"]["segments"]),
-    }
-    status["placement"] = {"offering": status["placement"].get("offering")}
-    status["progress"] = {"stage": status["progress"]["stage"]}
-    return kept
-
-
-def difference(found: Any, wanted: Any, path: str = "") -> str:
-    """Return where two values differ, and how."""
-    if isinstance(found, Mapping) and isinstance(wanted, Mapping):
-        keys = [key for key in {**wanted, **found} if found.get(key) != wanted.get(key)]
-        return "; ".join(
-            difference(found.get(key), wanted.get(key), f"{path}.{key}") for key in keys
-        )
-    return f"{path} is {found}, not {wanted}"
-
-
-_BOOT = ("registered", "asks", "starts")
-
-LOSS = Life(  # a machine is lost and replaced from its checkpoint, a program fails and is retried
-    name="loss",
-    spec={
-        "completions": 2,
-        "parallelism": 2,
-        "restart": {"maxRetries": 1},
-        "checkpoint": {"restartable": True},
-    },
-    words={
-        "0/1": (*_BOOT, "saves 1", "dies"),
-        "0/2": (*_BOOT, "exits 0"),
-        "1/1": (*_BOOT, "exits 3"),
-        "1/2": (*_BOOT, "exits 0"),
-    },
-    moments=11,
-)
-DOUBT = Life(  # a create that took effect unheard, one that did not, and one refused; slow proofs
-    name="doubt",
-    spec={"completions": 3, "parallelism": 3},
-    words=dict.fromkeys(("0/1", "1/1", "2/1"), (*_BOOT, "exits 0")),
-    doubts={"0/1": "after", "1/1": "before", "2/1": "none"},
-    offsets=(0, 3, 35, 45),
-    sync_delete=False,
-    moments=6,
-)
-STOPS = Life(  # suspended, resumed, stopped; a deletion takes away the rows that are compared
-    name="stops",
-    spec={"stopGraceSeconds": 200},
-    words={"0/1": (*_BOOT, "beat", "stopped"), "0/2": (*_BOOT, "beat", "stopped")},
-    orders={4: "suspend", 6: "resume", 10: "stop"},
-    moments=13,
-)
-EARLY = Life(  # stopped while a machine is being made
-    name="early",
-    spec={"completions": 2, "parallelism": 2},
-    words={},
-    orders={1: "stop"},
-    doubts={"1/1": "after"},
-    offsets=(0, 3),
-    boots=2,
-    moments=4,
-)
-LIVES = (LOSS, DOUBT, STOPS, EARLY)

@@ -7,10 +7,11 @@ word keeps the moment of its event (SC-615).
 
 import asyncio
 import copy
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
+from uuid import UUID
 
 import sqlalchemy as sa
 from tests.scheduler.failpoints import Failpoints, Killed, Process
@@ -27,9 +28,11 @@ from nodus_api.storage.report_store import Standing
 from nodus_api.suppliers.supplier import (
     Ambiguous,
     DeletionObservation,
+    FaultInjection,
     MachineIntent,
     MachineView,
     NoCapacity,
+    Notice,
     SupplierCaps,
     Verdict,
 )
@@ -37,6 +40,18 @@ from nodus_api.suppliers.supplier import (
 T = TypeVar("T")
 
 TURNS = 40
+_TRUTH = (
+    "machines",
+    "intents",
+    "deleted",
+    "made",
+    "ended",
+    "asked_to_go",
+    "doubts",
+    "caps",
+    "injections",
+    "announced",
+)
 TAKES = timedelta(seconds=1)
 
 
@@ -73,14 +88,45 @@ class TrueSupplier(FakeSupplier):
 
     def truth(self) -> dict[str, Any]:
         """Return a copy of everything that happened here, but for calls that changed nothing."""
-        names = ("machines", "intents", "deleted", "made", "ended", "asked_to_go", "doubts", "caps")
-        return {name: copy.copy(getattr(self, name)) for name in names}
+        return {name: copy.copy(getattr(self, name)) for name in _TRUTH}
 
     def living(self) -> Mapping[str, Any]:
         """Return what is true of the machines that are there now, and what is still in doubt."""
         made = {key: self.made.get(key) for key in self.machines}
         asked = {key: self.asked_to_go.get(key) for key in self.machines}
-        return {"machines": dict(self.machines), "made": made, "asked": asked} | self.doubts
+        faults = [one for one in self.injections if one[0] in self._handles()]
+        return {
+            "machines": dict(self.machines),
+            "made": made,
+            "asked": asked,
+            "faults": faults,
+        } | self.doubts
+
+    def _handles(self) -> set[str]:
+        return {one.handle for one in self.machines.values()}
+
+    def _shown(self, one: MachineView) -> bool:
+        """Whether it was made long enough ago to be found and listed."""
+        made = self.made.get(one.key)
+        return made is None or self.clock.now() >= made + self.caps.visibility_delay
+
+    async def find(self, key: str) -> MachineView | None:
+        found = await super().find(key)
+        return found if found is not None and self._shown(found) else None
+
+    async def list_owned(self, installation: UUID) -> AsyncIterator[MachineView]:
+        async for one in super().list_owned(installation):
+            if self._shown(one):
+                yield one
+
+    async def inject(self, handle: str, fault: FaultInjection) -> None:
+        if (handle, fault) not in self.injections:  # the same fault of one machine is made once
+            await super().inject(handle, fault)
+
+    async def notices(self) -> AsyncIterator[Notice]:
+        async for notice in super().notices():
+            if notice.handle in self._handles():
+                yield notice
 
     def come_back(self, truth: Mapping[str, Any]) -> None:
         """Become what was kept of a moment."""
@@ -116,6 +162,10 @@ class MortalWorld(World):
     """Program starts of each Attempt (its name and epoch): the machines on which they were."""
     moment: datetime | None = None
     """When what is said now happened."""
+    steps: int = 0
+    """How much of the script was begun: time that passes, words, orders."""
+    mourned: Callable[[], Awaitable[None]] | None = None
+    """What is done whenever a process was killed, before another one comes."""
     replay: bool = False
     """Whether every report is sent twice (P-07)."""
 
@@ -126,6 +176,7 @@ class MortalWorld(World):
 
     async def live_until_settled(self, seconds: float = 0.0) -> None:
         """Let time pass, then let schedulers come and go until one leaves nothing to do."""
+        self.steps += 1
         await self.clock.advance(seconds)
         while not await self._part_of_a_life():
             self.deaths += 1
@@ -147,7 +198,7 @@ class MortalWorld(World):
 
     async def _bury(self, process: Process) -> None:
         """End what a process left running: nothing of it may reach another site."""
-        process.dead = True
+        killed, process.dead = process.dead, True
         self.process = None
         if self.passes is not None:
             for errands in self.passes.loop.calls.all():
@@ -156,6 +207,8 @@ class MortalWorld(World):
                     await asyncio.wait({task})
                     if not task.cancelled():
                         task.exception()
+        if killed and self.mourned is not None:
+            await self.mourned()
 
     async def _turns(self, process: Process) -> None:
         passes = self.passes
@@ -198,6 +251,7 @@ class MortalWorld(World):
 
     async def _answered(self, call: Callable[[], Awaitable[T]]) -> T:
         """Repeat a request until it is answered: another process may have to answer it."""
+        self.steps += 1
         for _ in range(3):
             task = asyncio.ensure_future(call())
             await asyncio.wait({task})
@@ -215,13 +269,16 @@ class MortalWorld(World):
                 raise error
         raise AssertionError("a report is never answered")
 
-    async def order(self, key: str, verb: str, target: str = "train", **body: Any) -> None:
+    async def order(
+        self, key: str, verb: str, target: str = "train", kind: str | None = "Job", **body: Any
+    ) -> None:
         """Write a user's command; its key is the same in every life."""
+        self.steps += 1
         row = {
             "key": key,
             "project": "default",
             "verb": verb,
-            "kind": "Job",
+            "kind": kind,
             "target": target,
             "body": body,
             "asked_by": "test",

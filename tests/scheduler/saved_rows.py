@@ -5,8 +5,11 @@ rows instead of living up to it; and stops where its rows mean what the referenc
 follows from equal rows is equal (SC-605).
 """
 
+import asyncio
+import contextlib
 import json
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +23,11 @@ FROM pg_class JOIN pg_attribute ON attrelid = pg_class.oid
 WHERE relnamespace = 'nodus'::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition
   AND relname <> 'alembic_version' AND attnum > 0 AND NOT attisdropped AND attgenerated = ''
 GROUP BY relname ORDER BY relname
+"""
+_SET_NUMBERS = """
+SELECT string_agg(format('SELECT setval(%L, %s, %L)', format('%I.%I', schemaname, sequencename),
+  coalesce(last_value, start_value), last_value IS NOT NULL), ';')
+FROM pg_sequences WHERE schemaname = 'nodus'
 """
 _NAMED_BY = {
     "attempts": "uid",
@@ -36,6 +44,7 @@ _UNCOMPARED = {
     "changes",  # the log's versions leap with each leader; `tests.history` holds it to the rows
     "project_feed",
     "decisions",  # when an Attempt is placed anew it is decided anew
+    "attempts_archive",  # over for good: compared by its document, its ledger with the truth
 }
 _VOLATILE = {
     "rev",
@@ -43,6 +52,7 @@ _VOLATILE = {
     "updated",  # when offers were asked for last
     "needs_offering",  # the constraint that an Attempt on a machine has a placement
     "placed",
+    "archived_usd",  # what is charged depends on when a machine was proven gone
 }
 
 
@@ -51,6 +61,8 @@ class SavedRows:
     """The rows of one moment, table by table, as JSON."""
 
     text: Mapping[str, str]
+    numbers: str = ""
+    """The statement that makes new rows' numbers go on from there."""
 
     def meaning(self) -> Rows:
         """Return the rows that anything may still follow from, and what they mean.
@@ -105,11 +117,37 @@ class RowKeeper:
     def __init__(self, connection: "asyncpg.Connection[asyncpg.Record]") -> None:
         self._connection = connection
         self._columns: dict[str, str] = {}
+        self._parts: dict[str, str | None] = {}
 
-    async def save(self) -> SavedRows:
+    async def prepare(self) -> None:
         if not self._columns:
             found = await self._connection.fetch(_TABLES)
             self._columns = {row["relname"]: row["columns"] for row in found}
+
+    async def fingerprint(self) -> str:
+        """Return what tells all committed rows from others, but for their transactions' numbers."""
+        await self.prepare()
+        try:
+            self._parts = await self._parts_of(self._columns)
+        except asyncpg.LockNotAvailableError:  # a transaction that is open makes a partition of it
+            others = [name for name in self._columns if name != "attempts_archive"]
+            self._parts = self._parts | await self._parts_of(others)
+        return json.dumps(self._parts, sort_keys=True)
+
+    async def _parts_of(self, names: Iterable[str]) -> dict[str, str | None]:
+        one = (
+            "SELECT '{0}' AS name, md5(string_agg(part, '' ORDER BY part)) AS part FROM "
+            "(SELECT md5((to_jsonb(t) - 'tx')::text) AS part FROM nodus.{0} t) p"
+        )
+        found = await self._connection.fetch(" UNION ALL ".join(one.format(name) for name in names))
+        return {row["name"]: row["part"] for row in found}
+
+    async def numbers(self) -> str:
+        found: str = await self._connection.fetchval(_SET_NUMBERS)
+        return found
+
+    async def save(self) -> SavedRows:
+        await self.prepare()
         query = " UNION ALL ".join(
             f"SELECT '{name}' AS name, jsonb_agg(to_jsonb(t))::text AS rows FROM nodus.{name} t"  # noqa: S608 - the catalogue's names
             for name in self._columns
@@ -121,7 +159,7 @@ class RowKeeper:
         empty = ";".join(f"DELETE FROM nodus.{name}" for name in self._columns)  # noqa: S608
         async with self._connection.transaction():
             await self._connection.execute("SET LOCAL session_replication_role = replica")
-            await self._connection.execute(empty)
+            await self._connection.execute(f"{empty};{saved.numbers}")
             for name, text in saved.text.items():
                 columns = self._columns[name]
                 await self._connection.execute(
@@ -130,3 +168,35 @@ class RowKeeper:
                     f" jsonb_populate_recordset(NULL::nodus.{name}, $1::text::jsonb)",
                     text,
                 )
+
+
+class Onlooker:
+    """Looks at the committed rows while the event loop of the looked at stands still."""
+
+    def __init__(self, url: str) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        self._connection = self._wait(asyncpg.connect(url))
+        self._wait(self._connection.execute("SET lock_timeout = '20ms'"))
+        self._keeper = RowKeeper(self._connection)
+
+    def fingerprint(self) -> str:
+        found: str = self._wait(self._keeper.fingerprint())
+        return found
+
+    def close(self) -> None:
+        self._wait(self._connection.close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def _wait(self, work: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+
+@contextlib.contextmanager
+def an_onlooker(url: str) -> Iterator[Onlooker]:
+    onlooker = Onlooker(url)
+    yield onlooker
+    onlooker.close()

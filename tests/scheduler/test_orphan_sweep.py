@@ -13,7 +13,7 @@ from tests.conftest import START, SharedDatabases
 from tests.scheduler.failpoints import FAULTS, Failpoints, Plan, Site
 from tests.scheduler.mortal_world import MortalWorld, TrueSupplier
 from tests.scheduler.saved_rows import RowKeeper, SavedRows
-from tests.scheduler.sweeping import SEED, Run, a_seed, chosen
+from tests.scheduler.sweeping import SEED, Run, a_seed, chosen, my_part
 from tests.scheduler.world import Runner
 
 from nodus_api.clock import ManualClock
@@ -172,7 +172,7 @@ async def test_a_leader_may_die_anywhere_in_its_sweep(  # SC-611, P-08
     sites = [(no, one) for no, one in enumerate(world.points.sites) if _of_a_sweep(one)]
     runs = [Run(0, no, site, fault) for no, site in sites for fault in FAULTS[site.kind]]
     seed = a_seed()
-    picked = chosen(runs, seed, RUNS)
+    picked = my_part(chosen(runs, seed, RUNS))
     for run in picked:
         try:
             plan = Plan(run.number, run.fault)
