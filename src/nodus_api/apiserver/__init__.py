@@ -1,6 +1,6 @@
 """The HTTP side of one replica: discovery, get, list and watch of Attempts, health and metrics.
 
-Use, as `cli/compose.py` does it::
+Use, as `cli/compose_server.py` does it::
 
     cache = AttemptCache(feed, clock=clock, chance=random.random)
     app = create_app(

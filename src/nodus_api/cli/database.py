@@ -25,7 +25,8 @@ from nodus_api.cli.tabular import render_table
 from nodus_api.settings import Settings, mask_url, masked
 from nodus_api.storage.engine import Database, Role
 from nodus_api.storage.errors import StorageError
-from nodus_api.storage.migrate import HEAD, check_schema, new_epoch, print_roles, upgrade
+from nodus_api.storage.migrate import new_epoch, print_roles, upgrade
+from nodus_api.storage.revision import HEAD, check_schema
 
 
 @click.command()

@@ -1,14 +1,14 @@
 """`nodus`: the group of all commands, each loaded when it is used."""
 
 import importlib
-import sys
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
 from nodus_api.cli.interrupts import INTERRUPTED
+from nodus_api.cli.process import as_process, collect_from_now_on
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +135,7 @@ class LazyGroup(click.Group):
         if entry is None:
             return None
         module = importlib.import_module(f"nodus_api.cli.{entry.module}")
+        collect_from_now_on()
         command = getattr(module, entry.attribute)
         return command if isinstance(command, click.Command) else None
 
@@ -165,5 +166,10 @@ def main() -> None:
     """
 
 
+def run() -> NoReturn:
+    """Be the program `nodus`."""
+    as_process(lambda: main(prog_name="nodus"))
+
+
 if __name__ == "__main__":
-    sys.exit(main(prog_name="nodus"))
+    run()

@@ -15,7 +15,7 @@ from nodus_api import logs
 from nodus_api.cli.errors import Refused, reported
 from nodus_api.settings import Settings, database_url, has_password, load_settings
 from nodus_api.storage.engine import Database, Role
-from nodus_api.storage.migrate import check_schema
+from nodus_api.storage.revision import check_schema
 
 P = ParamSpec("P")
 T = TypeVar("T")

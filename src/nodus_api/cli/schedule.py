@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from nodus_api.cli import listening
-from nodus_api.cli.compose import run_scheduler
+from nodus_api.cli.compose_scheduler import run_scheduler
 from nodus_api.cli.options import database_options, run_async, settings_from
 from nodus_api.cli.parts import scheduler_options
 

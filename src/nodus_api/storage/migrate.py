@@ -19,13 +19,13 @@ from nodus_api.storage.engine import (
 )
 from nodus_api.storage.errors import (
     MigrationRefused,
-    SchemaMismatch,
     StorageError,
     mask_password,
     translate,
 )
+from nodus_api.storage.revision import HEAD as HEAD
+from nodus_api.storage.revision import check_schema as check_schema
 
-HEAD = "0001"
 LOCK_KEY = 7237382
 PARTS = (Role.MIGRATE.value, Role.API.value, Role.SCHEDULER.value)
 
@@ -72,18 +72,6 @@ async def upgrade(url: str, *, scripts: Path | None = None) -> None:
         raise meant from error
     finally:
         await engine.dispose()
-
-
-async def check_schema(database: Database) -> None:
-    """Raise SchemaMismatch where the database is not at this version's revision."""
-    version = sa.table("alembic_version", sa.column("version_num", sa.Text), schema="nodus")
-    there = sa.select(sa.func.to_regclass("nodus.alembic_version").is_not(None))
-    found = None
-    async with database.transaction(read_only=True) as connection:
-        if await connection.scalar(there):
-            found = await connection.scalar(sa.select(version.c.version_num))
-    if found != HEAD:
-        raise SchemaMismatch(found, HEAD)
 
 
 async def new_epoch(url: str) -> int:

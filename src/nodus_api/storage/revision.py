@@ -1,0 +1,23 @@
+"""Which schema this version needs, and whether a database has it.
+
+Apart from `migrate`, so that a command which only looks need not load Alembic.
+"""
+
+import sqlalchemy as sa
+
+from nodus_api.storage.engine import Database
+from nodus_api.storage.errors import SchemaMismatch
+
+HEAD = "0001"
+
+
+async def check_schema(database: Database) -> None:
+    """Raise SchemaMismatch where the database is not at this version's revision."""
+    version = sa.table("alembic_version", sa.column("version_num", sa.Text), schema="nodus")
+    there = sa.select(sa.func.to_regclass("nodus.alembic_version").is_not(None))
+    found = None
+    async with database.transaction(read_only=True) as connection:
+        if await connection.scalar(there):
+            found = await connection.scalar(sa.select(version.c.version_num))
+    if found != HEAD:
+        raise SchemaMismatch(found, HEAD)
