@@ -18,7 +18,7 @@ from nodus_api.kernel.lifecycle import advance
 from nodus_api.kernel.moments import clamped
 from nodus_api.kernel.spec import WorkloadSpec
 from nodus_api.kernel.vocabulary import MachineState, Reason, Stage, Trigger
-from nodus_api.scheduler.catalog import note_failed_starts
+from nodus_api.scheduler.catalog import note_starts
 from nodus_api.scheduler.checkpointing import proposed
 from nodus_api.scheduler.context import LoopContext
 from nodus_api.scheduler.drilling import as_drilled
@@ -100,7 +100,7 @@ async def apply_reports(loop: LoopContext) -> bool:
         for record in list(batch.records.values()):
             before, ranks = batch.loaded[record.no or 0], ranks_with(batch, record)
             batch.put(_start_granted(record, before, waiting, ranks))
-        await note_failed_starts(loop, batch)
+        await note_starts(loop, batch)
 
     await loop.in_batches("reports", nos, work)
     return bool(nos)
