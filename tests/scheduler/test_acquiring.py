@@ -342,6 +342,14 @@ async def test_a_machine_that_nobody_released_is_swept(world: World) -> None:  #
     (row,) = await world.rows(t.orphans)
     assert row["cause"] == "its Attempt ended long ago"
     assert world.fake.machines == {}
+    await world.settle(5)
+    (machine,) = await world.rows(t.machines)
+    assert machine["state"] == "Gone"  # P-09
+    (lease,) = await world.rows(t.leases)
+    assert lease["held"].upper is not None
+    assert "deletionProvenTime" in (await world.status())["timings"]
+    (row,) = await world.rows(t.orphans)
+    assert row["gone"] is not None
 
 
 async def test_a_runner_that_reports_proves_its_machine(world: World) -> None:  # SC-606 step 7
