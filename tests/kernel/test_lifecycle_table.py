@@ -46,7 +46,6 @@ from nodus_api.kernel.events import (
     Superseded,
     Unplaceable,
     Waits,
-    first_cause,
 )
 from nodus_api.kernel.lifecycle import advance
 from nodus_api.kernel.vocabulary import (
@@ -198,32 +197,3 @@ def test_a_listed_event_moves_and_any_other_is_refused(state: str, event: str) -
         moved = advance(attempt, EVENTS[event])
         assert moved.stage is expected
         assert broken_checks(moved) == []
-
-
-def lost_by(trigger: Trigger) -> CapacityLost:
-    return CapacityLost(at=at(600), trigger=trigger, reason=Reason.NODE_LOST)
-
-
-def test_of_several_causes_in_one_pass_one_wins() -> None:  # SC-014
-    in_order = [
-        Exited(at=at(600), exit_code=1),
-        StopRequested(at=at(600), trigger=Trigger.USER, reason=Reason.STOPPED),
-        StopRequested(at=at(600), trigger=Trigger.FUNDING, reason=Reason.UNFUNDED),
-        lost_by(Trigger.DRILL),
-        EVENTS["Notice"],
-        lost_by(Trigger.PROVIDER_EVIDENCE),
-        lost_by(Trigger.READINESS_FAILED),
-        lost_by(Trigger.STARTUP_TIMEOUT),
-        lost_by(Trigger.HEARTBEAT_LOSS),
-        StopRequested(at=at(600), trigger=None, reason=Reason.RELEASED),
-    ]
-
-    for first, cause in enumerate(in_order):
-        assert first_cause(reversed(in_order[first:])) == cause
-    assert first_cause([]) is None
-
-
-def test_an_exit_after_the_signal_is_no_cause_of_its_own() -> None:  # SC-014
-    notice = EVENTS["Notice"]
-
-    assert first_cause([EVENTS["Exited 143, stopped"], notice]) == notice

@@ -67,6 +67,31 @@ async def test_the_only_offer_rests_before_it_is_asked_again(world: World) -> No
     await world.settle(17)  # 30 s, at most 20 % more
     assert await world.stage() == "Starting"
     (stats,) = await world.rows(t.offering_stats)
+    assert stats["failures_in_row"] == 1  # a grant delivers nothing yet
+    await world.start()
+    (stats,) = await world.rows(t.offering_stats)
+    assert (stats["failures_in_row"], stats["backoff_until"]) == (0, None)
+
+
+async def test_an_offer_whose_machines_never_become_ready_rests_longer_each_time(
+    world: World,
+) -> None:  # SC-360: k counts failures in a row, and the grants between them are no success
+    await world.submit()
+    await world.settle()
+    for epoch, longest in ((1, 36), (2, 72), (3, 144)):
+        runner = await world.runner(f"0/{epoch}")
+        failed_at = world.clock.now()
+        await runner.report("registered", checks={"failed": ["disk"]})
+        await world.settle()
+        (stats,) = await world.rows(t.offering_stats)
+        assert stats["failures_in_row"] == epoch
+        rest = (stats["backoff_until"] - failed_at).total_seconds()
+        assert longest * 2 / 3 <= rest <= longest  # 30·2^k s, ± 20 %
+        while await world.stage(f"0/{epoch + 1}") != "Starting":
+            await world.settle(30)
+            assert world.clock.now() - failed_at < timedelta(seconds=1000)
+    await world.start("0/4")
+    (stats,) = await world.rows(t.offering_stats)
     assert (stats["failures_in_row"], stats["backoff_until"]) == (0, None)
 
 
@@ -317,6 +342,14 @@ async def test_a_machine_that_nobody_released_is_swept(world: World) -> None:  #
     (row,) = await world.rows(t.orphans)
     assert row["cause"] == "its Attempt ended long ago"
     assert world.fake.machines == {}
+    await world.settle(5)
+    (machine,) = await world.rows(t.machines)
+    assert machine["state"] == "Gone"  # P-09
+    (lease,) = await world.rows(t.leases)
+    assert lease["held"].upper is not None
+    assert "deletionProvenTime" in (await world.status())["timings"]
+    (row,) = await world.rows(t.orphans)
+    assert row["gone"] is not None
 
 
 async def test_a_runner_that_reports_proves_its_machine(world: World) -> None:  # SC-606 step 7

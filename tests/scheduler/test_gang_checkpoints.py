@@ -2,7 +2,9 @@
 
 from typing import Any
 
+import pytest
 from tests.scheduler.gangs import (
+    SHA,
     end,
     lose,
     propose,
@@ -107,6 +109,30 @@ async def test_a_rank_that_ended_ends_the_saving(world: World) -> None:  # SC-14
     await end(runners[1])
     await world.settle(5)
     assert (await world.workload())["state"] == "Succeeded"
+
+
+@pytest.mark.parametrize(("between", "seq"), [(0, 1), (1, 1), (-1, None)])
+async def test_what_all_ranks_saved_before_one_ended_counts(
+    world: World, between: int, seq: int | None
+) -> None:  # SC-142: also if one pass hears of all of it; -1: the other rank saved later
+    runners = await run_gang(world, 2, **RESTARTABLE)
+    await runners[0].report("checkpoint", **a_checkpoint(0), age=5)
+    await runners[0].report("exited", exitCode=3, signal=None, oom=False, age=3)
+    await runners[1].report("checkpoint", **a_checkpoint(1), age=3 + between)
+    await world.settle()
+
+    assert await stages(world, 1) == ["Failed CustomerExit", "Running"]
+    wanted = [] if seq is None else [("0", seq, 1), ("1", seq, 1)]
+    assert await committed(world) == wanted
+    assert {row["last_seq"] for row in await world.rows(t.slots)} == {seq or 0}
+    documents = await world.documents()
+    counts = [documents[f"{rank}/1"]["status"]["checkpoints"]["count"] for rank in range(2)]
+    assert counts == [seq or 0] * 2
+    await check(world)
+
+
+def a_checkpoint(rank: int) -> dict[str, Any]:
+    return {"seq": 1, "bytes": 7, "uri": f"file:///store/{rank}/1/1", "sha256": SHA}
 
 
 async def test_ranks_save_while_they_are_stopped(world: World) -> None:  # SC-013, SC-142

@@ -5,7 +5,6 @@ database clock shows (SC-615); `advance` floors it to whole seconds (SC-005) and
 clamps it to its lower neighbour (SC-006).
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -202,34 +201,3 @@ class Superseded(Event):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovered(Event):
     """A later epoch's program started at `at`; completes recoverySeconds (SC-016)."""
-
-
-_CAUSES = (
-    Trigger.USER,
-    Trigger.FUNDING,
-    Trigger.DRILL,
-    Trigger.PREEMPTION_NOTICE,
-    Trigger.PROVIDER_EVIDENCE,
-    Trigger.READINESS_FAILED,
-    Trigger.STARTUP_TIMEOUT,
-    Trigger.HEARTBEAT_LOSS,
-)
-
-
-def first_cause(causes: Iterable[Event]) -> Event | None:
-    """Return the one of several causes, visible in one pass, that wins (SC-014).
-
-    An exit before the stop signal comes first, then the triggers in their order; what
-    has no trigger comes last. Of equals the first given wins.
-    """
-    return min(causes, key=_cause_order, default=None)
-
-
-def _cause_order(event: Event) -> int:
-    match event:
-        case Exited(stopped=False):
-            return -1
-        case StopRequested(trigger=trigger) | CapacityLost(trigger=trigger) if trigger:
-            return _CAUSES.index(trigger)
-        case _:
-            return len(_CAUSES)

@@ -143,7 +143,7 @@ async def _apply(
     answered = [one for one in sightings if one.no in answers]
 
     async def work(batch: Batch) -> None:
-        outcomes: dict[int, dict[Market, bool]] = {}
+        refused: dict[int, dict[Market, bool]] = {}
         for record in list(batch.records.values()):
             for tenancy in record.held:
                 machine = tenancy.machine
@@ -151,13 +151,10 @@ async def _apply(
                 if answer is _NO_ANSWER or machine.state is not MachineState.REQUESTED:
                     continue
                 record = _answered(loop, record, tenancy, answer, batch.now, creating)
-                if isinstance(answer, MachineView | NoCapacity | Quota | Auth):
-                    markets = outcomes.setdefault(machine.offer, {})
-                    delivered = isinstance(answer, MachineView)
-                    # of several answers at once, the refusal is what the next one would get
-                    markets[machine.market] = delivered and markets.get(machine.market, True)
+                if isinstance(answer, NoCapacity | Quota | Auth):
+                    refused.setdefault(machine.offer, {})[machine.market] = False
             batch.put(record)
-        await note_deliveries(loop, batch, outcomes)
+        await note_deliveries(loop, batch, refused)
 
     await loop.in_batches("acquire", _attempts(answered), work)
 

@@ -103,7 +103,10 @@ def backing_off(offer: Offer, market: Market, now: datetime) -> bool:
 async def note_deliveries(
     loop: LoopContext, batch: Batch, outcomes: Mapping[int, Mapping[Market, bool]]
 ) -> None:
-    """Remember which offers delivered, in the transaction that writes the outcome (SC-360)."""
+    """Remember which offers delivered, in the transaction that writes the outcome (SC-360).
+
+    Of several outcomes at once a failure is what the next one would get.
+    """
     known = await read_stats(batch.connection, list(outcomes))
     changed: dict[int, list[OfferStats]] = {}
     for offer, markets in outcomes.items():
@@ -117,13 +120,21 @@ async def note_deliveries(
         loop.offers_due = loop.clock.monotonic()
 
 
-async def note_failed_starts(loop: LoopContext, batch: Batch) -> None:
+async def note_starts(loop: LoopContext, batch: Batch) -> None:
     """Let the offers rest whose machines did not become ready in this transaction (SC-360).
 
-    To be called when the batch's decisions are made.
+    A program that started is the success that ends a row of failures: a grant alone is none,
+    or machines that never become ready would be asked for every 30 s for ever. To be called
+    when the batch's decisions are made.
     """
     outcomes: dict[int, dict[Market, bool]] = {}
     for no, record in batch.records.items():
+        if record.attempt.command_started and not batch.loaded[no].attempt.command_started:
+            for tenancy in record.held:
+                if tenancy.lease.won:
+                    outcomes.setdefault(tenancy.machine.offer, {}).setdefault(
+                        tenancy.machine.market, True
+                    )
         drilled = record.attempt.interruption and (
             record.attempt.interruption.trigger is Trigger.DRILL
         )

@@ -106,6 +106,14 @@ def release_late_ranks(batch: Batch) -> None:
                 batch.put(stop(record, None, Reason.RELEASED, now=batch.now))
 
 
+def save_together(batch: Batch, record: AttemptRecord) -> None:
+    """Commit what all ranks of a record's gang epoch propose by now, if they do (SC-142)."""
+    for ranks in _current(batch) if record.attempt.gang else ():
+        if any(one.no == record.no for one in ranks):
+            for one in commit_together(ranks):
+                batch.put(one)
+
+
 async def move_together(batch: Batch) -> None:
     """Draw the consequences of every change in the batch for the gangs that it touched."""
     for ranks in _current(batch):

@@ -18,10 +18,11 @@ from nodus_api.kernel.lifecycle import advance
 from nodus_api.kernel.moments import clamped
 from nodus_api.kernel.spec import WorkloadSpec
 from nodus_api.kernel.vocabulary import MachineState, Reason, Stage, Trigger
-from nodus_api.scheduler.catalog import note_failed_starts
+from nodus_api.scheduler.catalog import note_starts
 from nodus_api.scheduler.checkpointing import proposed
 from nodus_api.scheduler.context import LoopContext
 from nodus_api.scheduler.drilling import as_drilled
+from nodus_api.scheduler.ganging import save_together
 from nodus_api.scheduler.settling import ranks_with
 from nodus_api.storage import due
 from nodus_api.storage.batch import Batch
@@ -88,19 +89,42 @@ async def apply_reports(loop: LoopContext) -> bool:
 
     async def work(batch: Batch) -> None:
         waiting = await waiting_reports(batch.connection, list(batch.records))
+        for report in _as_they_happened(waiting):
+            for record in _on_machine(batch, report.machine):
+                batch.put(_apply(loop, record, report, batch.now))
+                if report.kind == "checkpoint":
+                    save_together(batch, record)
+            batch.reported.add(report.machine)
         for record in list(batch.records.values()):
-            for tenancy in record.tenancies:
-                for report in waiting.get(tenancy.machine.no or 0, ()):
-                    record = _apply(loop, record, report, batch.now)
-                    batch.reported.add(report.machine)
             batch.put(replace(record, unheard=False))
         for record in list(batch.records.values()):
             before, ranks = batch.loaded[record.no or 0], ranks_with(batch, record)
             batch.put(_start_granted(record, before, waiting, ranks))
-        await note_failed_starts(loop, batch)
+        await note_starts(loop, batch)
 
     await loop.in_batches("reports", nos, work)
     return bool(nos)
+
+
+def _as_they_happened(waiting: Mapping[int, Sequence[Report]]) -> list[Report]:
+    """Put reports in order: of one machine by n, of several by the moment that they tell of.
+
+    What ranks saved before one of them ended is so heard before the end (SC-142), whichever
+    reports one pass happens to find; of one moment the end comes last.
+    """
+    placed: list[tuple[datetime, bool, int, int, Report]] = []
+    for machine, reports in waiting.items():
+        at, over = reports[0].event_at, False
+        for place, one in enumerate(reports):
+            at, over = max(at, one.event_at), over or one.kind == "exited"
+            placed.append((at, over, machine, place, one))
+    return [one for *_, one in sorted(placed, key=lambda entry: entry[:4])]
+
+
+def _on_machine(batch: Batch, number: int) -> list[AttemptRecord]:
+    """Return the Attempts of the batch that have, or had, a machine."""
+    several = batch.records.values()
+    return [one for one in several if any(t.machine.no == number for t in one.tenancies)]
 
 
 def _apply(

@@ -14,6 +14,7 @@ from nodus_api.kernel import events
 from nodus_api.kernel.errors import IllegalTransition
 from nodus_api.kernel.lifecycle import advance
 from nodus_api.kernel.vocabulary import MachineState, Market, Reason, Stage, Trigger
+from nodus_api.scheduler.catalog import note_starts
 from nodus_api.scheduler.context import LoopContext
 from nodus_api.scheduler.drilling import as_drilled
 from nodus_api.scheduler.hearing import Ending, ended
@@ -95,6 +96,7 @@ async def _apply(
                 if tenancy.machine.state in _IN_USE and number not in waiting:
                     record = _observed(loop, watch, record, tenancy, view, batch.now)
             batch.put(record)
+        await note_starts(loop, batch)
 
     telling = [one for one in sightings if _tells(one, views, watch)]
     await loop.in_batches("observe", sorted({one.attempt for one in telling}), work)

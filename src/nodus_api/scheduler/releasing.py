@@ -1,6 +1,7 @@
 """Machines leave: deletion, its proof, T18, and the sweep for what nobody uses (SC-610, SC-611)."""
 
 import logging
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -9,9 +10,10 @@ from nodus_api.kernel.deadlines import RELEASE_ALERT
 from nodus_api.kernel.vocabulary import MachineState
 from nodus_api.scheduler.context import LoopContext
 from nodus_api.scheduler.offers import capacity_came_back
+from nodus_api.scheduler.settling import released
 from nodus_api.scheduler.stopping import end_unstarted
 from nodus_api.storage.batch import Batch
-from nodus_api.storage.machine_store import Sighting
+from nodus_api.storage.machine_store import Sighting, Unused
 from nodus_api.storage.records import AttemptRecord, Tenancy
 from nodus_api.suppliers.supplier import (
     DeletionObservation,
@@ -122,7 +124,7 @@ async def sweep_orphans(loop: LoopContext) -> None:
 
     A machine without a row, or whose row is Gone: its intent was committed before it was
     made, so nothing that is still wanted can look like this. And one whose Attempt ended
-    long ago and that nobody has released.
+    long ago and that nobody has released, which is released now.
     """
     for handle, look in loop.calls.orphans.returned().items():
         if not isinstance(look, Exception) and look.verdict is Verdict.GONE:
@@ -132,12 +134,13 @@ async def sweep_orphans(loop: LoopContext) -> None:
             loop.failed_call("list", answer)
             continue
         unused = await loop.machines.unused([view.key for view in answer], LEFT_BEHIND)
+        await _release_left(loop, unused)
         for view in answer:
-            cause = unused.get(view.key)
-            if cause is not None:
+            orphan = unused.get(view.key)
+            if orphan is not None:
                 loop.metrics.orphans.inc()
                 log.warning("a machine without a use is deleted", extra={"handle": view.handle})
-                await _note_orphan(loop, view.handle, cause, gone=False)
+                await _note_orphan(loop, view.handle, orphan.cause, gone=False)
                 loop.calls.orphans.send(view.handle, partial(_delete, loop, view.handle))
         listed = {view.handle for view in answer}
         for handle in await loop.machines.open_orphans(loop.supplier.name):
@@ -146,6 +149,20 @@ async def sweep_orphans(loop: LoopContext) -> None:
     now = loop.clock.monotonic()
     if now >= loop.sweep_due and loop.calls.lists.send("owned", partial(_owned, loop)):
         loop.sweep_due = now + loop.pace.sweep.total_seconds()
+
+
+async def _release_left(loop: LoopContext, unused: Mapping[str, Unused]) -> None:
+    """Release what nobody has released, so that its row comes to Gone like any other (P-09)."""
+    left = {key: one.left_by for key, one in unused.items() if one.left_by is not None}
+
+    async def work(batch: Batch) -> None:
+        for record in list(batch.records.values()):
+            for tenancy in record.tenancies:
+                if left.get(tenancy.machine.key) == record.no and not record.attempt.live:
+                    record = record.with_tenancy(released(tenancy, batch.now))
+            batch.put(record)
+
+    await loop.in_batches("sweep", sorted(set(left.values())), work)
 
 
 async def _owned(loop: LoopContext) -> list[MachineView]:

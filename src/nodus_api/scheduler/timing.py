@@ -12,7 +12,7 @@ from nodus_api.kernel.gang import waits_at_barrier
 from nodus_api.kernel.lifecycle import advance
 from nodus_api.kernel.spec import WorkloadSpec
 from nodus_api.kernel.vocabulary import Reason, Stage, Trigger
-from nodus_api.scheduler.catalog import note_failed_starts
+from nodus_api.scheduler.catalog import note_starts
 from nodus_api.scheduler.context import LoopContext
 from nodus_api.scheduler.drilling import as_drilled
 from nodus_api.scheduler.ganging import release_late_ranks
@@ -60,7 +60,7 @@ async def apply_deadlines(
                     loop.metrics.notices.labels(outcome="cleared").inc()
                 vouched = not asked or _vouched(moved, running, batch.now)
                 batch.put(_silent(moved, vouched, since, batch.now))
-        await note_failed_starts(loop, batch)
+        await note_starts(loop, batch)
 
     await loop.in_batches("deadlines", await loop.attempts.nos(query), work)
 

@@ -28,6 +28,15 @@ class Sighting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Unused:
+    """Why nobody uses a machine (SC-611)."""
+
+    cause: str
+    left_by: int | None = None
+    """The Attempt that had it last, where its row does not know that it goes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OfferAddress:
     """Where an offer's machines are made; never shown to customers (SC-203)."""
 
@@ -73,7 +82,7 @@ class MachineStore:
             found = (await connection.execute(query)).mappings().all()
         return {row["no"]: OfferAddress(**row) for row in found}
 
-    async def unused(self, keys: Sequence[str], left_behind: timedelta) -> dict[str, str]:
+    async def unused(self, keys: Sequence[str], left_behind: timedelta) -> dict[str, Unused]:
         """Return why nobody uses a machine, by key; what is used is not in the answer (SC-611).
 
         Unique keys (key) and (machine, fence).
@@ -85,7 +94,12 @@ class MachineStore:
             sa.or_(machines.warm_until.is_(None), machines.warm_until <= database_now),
         )
         query = (
-            sa.select(machines.key, machines.state, sa.func.bool_and(late).label("late"))
+            sa.select(
+                machines.key,
+                machines.state,
+                sa.func.bool_and(late).label("late"),
+                sa.func.max(t.leases.c.attempt).label("last"),
+            )
             .outerjoin(t.leases, t.leases.c.machine == machines.no)
             .outerjoin(t.attempts, t.attempts.c.no == t.leases.c.attempt)
             .where(machines.key == sa.any_(sa.literal(list(keys), postgresql.ARRAY(sa.Text))))
@@ -93,13 +107,13 @@ class MachineStore:
         )
         async with self._database.single_reads() as connection:
             rows = {row.key: row for row in await connection.execute(query)}
-        causes = {key: "no row" for key in keys if key not in rows}
+        unused = {key: Unused(cause="no row") for key in keys if key not in rows}
         for key, row in rows.items():
             if row.state == "Gone":
-                causes[key] = "its row is Gone"
+                unused[key] = Unused(cause="its row is Gone")
             elif row.late:
-                causes[key] = "its Attempt ended long ago"
-        return causes
+                unused[key] = Unused(cause="its Attempt ended long ago", left_by=row.last)
+        return unused
 
     async def record_orphan(
         self, token: int, *, supplier: str, handle: str, cause: str, gone: bool
