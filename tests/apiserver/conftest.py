@@ -114,8 +114,10 @@ def replica_of(
     checks: Mapping[str, Check] | None = None,
     live_checks: Mapping[str, Check] | None = None,
     clock: Clock | None = None,
+    log: FeedLog | None = None,
 ) -> Replica:
-    log, tables = FeedLog(), AccessTables()
+    """A replica; of several on one `log` each has all that the log says."""
+    log, tables = log or FeedLog(), AccessTables()
     clock = clock or ManualClock(START)
     tables.token(ADMIN, "admin", ("nodus:admins",))
     tables.token(ALICE, "alice", ())

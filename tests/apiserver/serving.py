@@ -12,10 +12,11 @@ from pathlib import Path
 import httpx
 from tests.apiserver.conftest import ADMIN, Replica, fill, replica_of
 from tests.watchcache.conftest import until
+from tests.watchcache.feed_log import FeedLog
 
 from nodus_api.apiserver import ServerOptions
 from nodus_api.apiserver.serving import DrainingServer
-from nodus_api.clock import Clock, SystemClock
+from nodus_api.clock import Clock, ManualClock, SystemClock
 from nodus_api.tasks import spawn
 from nodus_api.tls import client_context, ensure_certificates, server_context
 from nodus_api.watchcache import Window
@@ -71,13 +72,18 @@ async def served(
     *,
     clock: Clock | None = None,
     window: Window | None = None,
+    log: FeedLog | None = None,
+    port: int = 0,
 ) -> AsyncIterator[Served]:
+    """A server over TLS, of a log of its own or of one that others have, too."""
     files = ensure_certificates(certificates, names=["localhost", "127.0.0.1"], clock=SystemClock())
     assert files.ca is not None
-    replica = replica_of(options=options, clock=clock or SystemClock(), window=window)
-    fill(replica)
+    replica = replica_of(options=options, clock=clock or SystemClock(), window=window, log=log)
+    if log is None:
+        fill(replica)
     listening = socket.socket()
-    listening.bind(("127.0.0.1", 0))
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listening.bind(("127.0.0.1", port))
     started = asyncio.Event()
     server = DrainingServer(replica.app, server_context(files), started.set)
     port = listening.getsockname()[1]
@@ -95,6 +101,9 @@ async def served(
         await http.aclose()
         server.begin_drain()
         async with asyncio.timeout(10):
+            while isinstance(replica.clock, ManualClock) and not serving.done():
+                await replica.clock.advance(1)
+                await asyncio.sleep(0.001)
             await serving
 
 

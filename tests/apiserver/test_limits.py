@@ -123,7 +123,9 @@ async def test_anything_else_is_none(replica: Replica, text: str) -> None:  # LW
 
 
 @pytest.mark.parametrize("hot_path", [True, False])
-async def test_a_fault_of_ours_is_told_without_its_cause(hot_path: bool) -> None:  # AS-094
+async def test_a_fault_of_ours_is_told_without_its_cause(
+    hot_path: bool,
+) -> None:  # AS-094, LW-197
     replica = replica_of(hot_path=hot_path)
     async with running(replica):
         replica.cache._pins = None  # type: ignore[assignment]
@@ -134,6 +136,7 @@ async def test_a_fault_of_ours_is_told_without_its_cause(hot_path: bool) -> None
     found = body(got)
     assert (got.status, found["reason"]) == (500, "InternalError")
     assert found["message"] == f"Internal error occurred: {got.headers['audit-id']}"
+    assert found["details"] == {"causes": [{"message": got.headers["audit-id"]}]}
     assert "retry-after" not in got.headers
     assert b"NoneType" not in got.body
 

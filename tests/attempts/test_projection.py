@@ -1,10 +1,12 @@
 """The document of an Attempt: SC-009a, SC-017, SC-102, LW-212 to LW-219, storage.md section 4."""
 
+import json
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import orjson
 import pytest
@@ -30,6 +32,7 @@ from nodus_api.attempts.selectable import FIELDS, SUPPORTED, selectable
 from nodus_api.attempts.types import Attempt
 from nodus_api.kernel.attempt import AttemptView
 from nodus_api.kernel.vocabulary import OwnerKind, Stage, WaitingFor, phase_of
+from nodus_api.metav1 import labels
 
 MIGRATIONS = Path(__file__).parent.parent.parent / "migrations" / "versions"
 
@@ -105,6 +108,38 @@ def test_metadata() -> None:  # SC-102, LW-212, LW-214
             }
         ],
     }
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_what_hangs_on_an_attempt_is_well_formed(name: str) -> None:  # LW-211, LW-217
+    metadata = document(EXAMPLES[name])["metadata"]
+
+    assert metadata["uid"] == str(UUID(metadata["uid"])) == metadata["uid"].lower()
+    assert metadata["uid"] == str(EXAMPLES[name].attempt.uid)
+    for key, value in metadata["labels"].items():
+        assert (labels.key_errors(key), labels.value_errors(value)) == ([], [])
+    for what in ("labels", "annotations"):
+        found = metadata.get(what, {"left": "out"})
+        assert found  # an empty map is left out
+        assert {type(text) for pair in found.items() for text in pair} == {str}
+        assert sum(len(text.encode()) for pair in found.items() for text in pair) <= 256 * 1024
+
+
+@given(st.text())
+def test_a_document_is_json_that_every_reader_takes(text: str) -> None:  # LW-220
+    """UTF-8, each key once, no number that JSON does not have."""
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        assert len(dict(pairs)) == len(pairs)
+        return dict(pairs)
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(constant)
+
+    for name in EXAMPLES:
+        rendered = render(replace(EXAMPLES[name], attempt=replace(WAITING, waiting_message=text)))
+        found = json.loads(rendered.doc.decode(), object_pairs_hook=once, parse_constant=refuse)
+        assert found == orjson.loads(rendered.doc)
 
 
 @pytest.mark.parametrize("kind", OwnerKind)

@@ -60,6 +60,15 @@ def test_every_error_class_is_registered_with_its_status() -> None:  # LW-202
         assert int(kind.code) in CODES[kind.reason].http
 
 
+def test_no_code_of_ours_comes_where_clients_go_by_the_word() -> None:  # LW-184, LW-192
+    """Of an unknown reason a client takes the HTTP code; not where the reason itself counts."""
+    known = {400, 401, 403, 404, 405, 406, 409, 413, 414, 415, 422, 429, 431, 500, 503, 504}
+    for code in CODES.values():
+        assert set(code.http) <= known | {410}
+        assert 410 not in code.http or code.reason == "Expired"
+    assert CODES.keys().isdisjoint({"Gone", "AlreadyExists"})
+
+
 def subclasses(kind: type[APIError]) -> Iterator[type[APIError]]:
     for found in kind.__subclasses__():
         yield found

@@ -326,7 +326,7 @@ def test_what_is_no_document_gets_one_sentence(text: str, sentence: str) -> None
     assert sentence in refusal_of(text).sentence
 
 
-def test_the_longest_name_fits() -> None:  # SC-102, SC-103, LW-210
+def test_the_longest_name_fits() -> None:  # SC-102, SC-103, LW-096, LW-210
     (manifest,) = parse_manifests(a_job(name="a" * 63))
 
     assert len(f"{manifest.name}-{'9' * 9}-e{2**31 - 1}-abcde") <= 253
