@@ -150,6 +150,21 @@ def test_an_undelivered_notice_is_cleared_60_seconds_after_its_deadline() -> Non
     assert what(noticed, 290) is Overdue.NOTICE
 
 
+def test_a_rank_released_after_a_noticed_peer_is_no_notice() -> None:  # SC-013, SC-134
+    released = after(
+        running(),
+        StopRequested(
+            at=at(200),
+            trigger=Trigger.PREEMPTION_NOTICE,
+            reason=Reason.RELEASED,
+            deadline=at(230),
+        ),
+    )
+
+    assert what(released, 249) is None
+    assert what(released, 250) is Overdue.DRAIN
+
+
 def test_a_delivered_notice_ends_like_any_drain() -> None:
     noticed = after(
         drained(running(), trigger=Trigger.PREEMPTION_NOTICE), StopSignalled(at=at(201))

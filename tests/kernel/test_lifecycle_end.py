@@ -210,6 +210,15 @@ def test_an_undelivered_notice_is_cleared() -> None:  # SC-013, scenario 23
     [
         drained(running()),
         after(drained(running(), trigger=Trigger.PREEMPTION_NOTICE), StopSignalled(at=at(201))),
+        after(
+            running(),  # a rank whose peer was noticed: SC-134
+            StopRequested(
+                at=at(200),
+                trigger=Trigger.PREEMPTION_NOTICE,
+                reason=Reason.RELEASED,
+                deadline=at(230),
+            ),
+        ),
     ],
 )
 def test_only_an_undelivered_notice_can_be_cleared(attempt: Attempt) -> None:

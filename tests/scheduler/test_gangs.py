@@ -1,6 +1,7 @@
 """Gangs: ranks that are made, placed, started, restarted and ended together (SC-130 to SC-135)."""
 
 from dataclasses import replace
+from datetime import timedelta
 from decimal import Decimal
 
 import pytest
@@ -24,7 +25,7 @@ from nodus_api.scheduler import Pace
 from nodus_api.scheduler.ganging import chunks
 from nodus_api.storage import tables as t
 from nodus_api.storage.gang_store import GangEpoch
-from nodus_api.suppliers.supplier import MachineCondition, NoCapacity
+from nodus_api.suppliers.supplier import MachineCondition, NoCapacity, SupplierCaps
 
 
 async def test_all_ranks_are_made_in_one_transaction(world: World) -> None:  # SC-130, P-23
@@ -484,6 +485,25 @@ async def test_a_rank_counts_as_signalled_when_it_was_reached(world: World) -> N
         await passes.loop.calls.settled()
     work = await world.rows(t.attempt_work)
     assert sum(row["drain_signalled"] is not None for row in work) == 1
+
+
+async def test_a_rank_that_no_order_reaches_ends_though_its_peer_was_only_noticed(
+    world: World,
+) -> None:  # SC-013, SC-134: its own drain is no notice, and is never cleared
+    world.fake.caps = SupplierCaps(sync_delete=True, notices=True)
+    runners = await run_gang(world, 2, stopGraceSeconds=30)
+    handle = world.fake.machines[runners[1].intent.key].handle
+    world.fake.announce(handle, world.clock.now() + timedelta(seconds=120))
+    await world.settle(5)
+    world.fake.deaf_signals = 1000
+    await stop_by_order(world, runners[1])
+    assert await stages(world, 1) == ["Running", "Lost Preempted"]
+    await world.settle(50)  # its grace, and 20 s
+    assert await stages(world, 1) == ["Stopped Released", "Lost Preempted"]
+    released = await world.status("0/1")
+    assert released["interruption"]["trigger"] == "PreemptionNotice"
+    assert len(await stages(world, 2)) == 2
+    await check(world)
 
 
 async def test_a_gang_that_waited_in_vain_is_placed_again_whole(world: World) -> None:

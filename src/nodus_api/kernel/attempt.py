@@ -76,6 +76,15 @@ class Drain:
     barred: Reason | None = None
     """Why money came to its end meanwhile, under another cause: nothing replaces it then."""
 
+    @property
+    def undelivered_notice(self) -> bool:
+        """Whether it is a notice whose stop order was never delivered, so that it may be void.
+
+        Not that of a gang's rank which is Released with the trigger of a noticed peer (SC-134).
+        """
+        noticed = self.trigger is Trigger.PREEMPTION_NOTICE and self.reason is Reason.PREEMPTED
+        return noticed and self.signalled is None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:

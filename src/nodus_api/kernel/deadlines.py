@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from nodus_api.kernel.attempt import Attempt
-from nodus_api.kernel.vocabulary import Stage, Trigger
+from nodus_api.kernel.vocabulary import Stage
 
 ACQUIRE_LIMIT = timedelta(seconds=300)
 STARTING_LIMIT = timedelta(seconds=600)
@@ -183,6 +183,6 @@ def _drain_overdue(attempt: Attempt, now: datetime) -> Overdue | None:
     drain = attempt.drain
     if drain is None or drain.deadline is None or attempt.stage is Stage.ACQUIRING:
         return None
-    if drain.trigger is Trigger.PREEMPTION_NOTICE and drain.signalled is None:
+    if drain.undelivered_notice:
         return Overdue.NOTICE if now >= drain.deadline + NOTICE_OVERTIME else None
     return Overdue.DRAIN if now >= drain.deadline + DRAIN_OVERTIME else None

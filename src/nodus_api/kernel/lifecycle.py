@@ -184,7 +184,9 @@ def advance(attempt: Attempt, event: Event) -> Attempt:
             StopSignalled(at=at),
         ) if drain is not None:
             return replace(attempt, drain=replace(drain, signalled=drain.signalled or at))
-        case ((Stage.STARTING | Stage.RUNNING), NoticeCleared()) if _undelivered_notice(drain):
+        case ((Stage.STARTING | Stage.RUNNING), NoticeCleared()) if (
+            drain is not None and drain.undelivered_notice
+        ):
             return replace(attempt, drain=None)
         case ((Stage.ACQUIRING | Stage.STARTING), StopCompleted()) if drain is not None:  # T17
             return _drained(attempt, event)
@@ -291,12 +293,6 @@ def _drain(drain: Drain | None, event: StopRequested) -> Drain:
     if event.trigger not in _NOTICES or event.deadline is None:
         return drain
     return replace(drain, deadline=min(event.deadline, drain.deadline or event.deadline))
-
-
-def _undelivered_notice(drain: Drain | None) -> bool:
-    return (
-        drain is not None and drain.trigger is Trigger.PREEMPTION_NOTICE and drain.signalled is None
-    )
 
 
 def _exited(attempt: Attempt, exit_code: int | None, signal: int | None) -> Attempt:

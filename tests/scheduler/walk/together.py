@@ -24,6 +24,8 @@ def findings(tables: Tables) -> Iterator[str]:
             yield from _released(tables, ranks)
             if epoch < newest:
                 yield from _over(ranks, epochs[epoch + 1])
+        if kept[workload]["state"] == "Active":
+            yield from _restarting(tables, epochs[newest])
         if kept[workload]["state"] == "Succeeded":
             yield from _succeeded(epochs[newest])
         yield from _slots([one for one in tables["slots"] if one["workload"] == workload])
@@ -53,6 +55,16 @@ def _over(ranks: list[Line], after: list[Line]) -> Iterator[str]:
     for one in ranks:
         if one["finished"] is None or one["finished"] > began:
             yield f"SC-134: {one['name']} is {one['stage']} beside the next gang epoch"
+
+
+def _restarting(tables: Tables, ranks: list[Line]) -> Iterator[str]:
+    """SC-134: as soon as a rank is Lost or Failed, all others are stopped, and stay so."""
+    if not any(one["stage"] in ("Lost", "Failed") for one in ranks):
+        return
+    causes = {one["attempt"]: one["drain_cause"] for one in tables["attempt_work"]}
+    for one in ranks:
+        if one["finished"] is None and causes.get(one["no"]) is None:
+            yield f"SC-134: {one['name']} goes on, and a rank of its gang was lost or failed"
 
 
 def _released(tables: Tables, ranks: list[Line]) -> Iterator[str]:
