@@ -338,6 +338,7 @@ class Telling:
         known = {row["key"] for row in await world.rows(t.machines)}
         forgotten = {key for key, one in supplier.intents.items() if one.attempt_uid in retired}
         assert supplier.made.keys() <= known | forgotten  # SC-608
+        assert not known & forgotten, "machines of Attempts that were retired"
         for row in archived:
             self._true_of_archived(row)
         for record in await all_records(world):
