@@ -11,6 +11,7 @@ import click
 
 from nodus_api.cli.errors import Refused
 from nodus_api.cli.options import (
+    PROJECT_NAME,
     database_options,
     opened,
     output_option,
@@ -25,7 +26,7 @@ from nodus_api.storage.access_store import AccessAdmin, TokenRecord
 from nodus_api.storage.errors import StorageConflict
 from nodus_api.tokens import ID_BYTES, SECRET_BYTES, make_token
 
-_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_LONGEST_NAME = 253
 
 
 @asynccontextmanager
@@ -60,12 +61,10 @@ async def create_token(
     Example:
       nodus token create --user ann --group team-a --expires 720h > ann.token
     """
-    reserved = [name for name in (user, *groups) if name.startswith("system:")]
-    if reserved or not all((user, *groups)):
-        raise Refused(
-            f"{(reserved or [''])[0]!r} cannot be a user or group: names are not empty and do not"
-            " start with `system:`."
-        )
+    for name in (user, *groups):
+        _check_subject(name)
+        if name.startswith("system:"):
+            raise Refused(f"{name!r} cannot be a user or group: names do not start with `system:`.")
     ends = _expiry(expires)
     made = make_token(secrets.token_bytes(ID_BYTES), secrets.token_bytes(SECRET_BYTES))
     async with _admin(options) as admin:
@@ -163,7 +162,7 @@ async def create_project(name: str, **options: Any) -> None:
     Example:
       nodus project create team-a
     """
-    if not _LABEL.fullmatch(name):
+    if not PROJECT_NAME.fullmatch(name):
         raise Refused(
             f"{name!r} cannot name a project: use at most 63 of a-z, 0-9 and -, with a letter or"
             " digit at both ends."
@@ -202,10 +201,10 @@ def _member_options(command: Any) -> Any:
 
 def _subject(user: str | None, group: str | None) -> tuple[str, str]:
     match user, group:
-        case str(name), None if name:
-            return "user", name
-        case None, str(name) if name:
-            return "group", name
+        case str(name), None:
+            return "user", _check_subject(name)
+        case None, str(name):
+            return "group", _check_subject(name)
         case _:
             raise Refused("Name one member: give either --user or --group.")
 
@@ -279,6 +278,16 @@ async def list_members(name: str, output: str, **options: Any) -> None:
             for one in await admin.list_members(name)
         ]
     _show(rows, output)
+
+
+def _check_subject(name: str) -> str:
+    """Return the name of a user or group; refuse what no list could show as it is."""
+    if not name or name != name.strip() or not name.isprintable() or len(name) > _LONGEST_NAME:
+        raise Refused(
+            f"{name[:80]!r} cannot be a user or group: a name has 1 to {_LONGEST_NAME} characters"
+            " that can be printed, and no space at its ends."
+        )
+    return name
 
 
 def _no_project(name: str) -> Refused:

@@ -9,7 +9,7 @@ import click
 
 from nodus_api.bench import AREAS, NotMeasured, Report, measure
 from nodus_api.bench.report import Row
-from nodus_api.cli.errors import Failed, reported
+from nodus_api.cli.errors import Failed, Refused, reported
 from nodus_api.cli.interrupts import ended_like_ctrl_c
 from nodus_api.cli.options import output_option
 from nodus_api.cli.tabular import render_table
@@ -32,7 +32,7 @@ _FIGURES = ("SAMPLES", "MEDIAN", "P90", "P99", "RATIO", "LOW..HIGH", "BEFORE")
 )
 @click.option(
     "--compare",
-    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    type=click.Path(path_type=Path),
     help="Show the ratios beside those of a file that --json wrote.",
 )
 @output_option
@@ -50,6 +50,9 @@ def bench(
       nodus bench --full --json today.json --compare yesterday.json
     """
     areas = [only] if only else list(AREAS)
+    earlier = _ratios(compare)  # before minutes are spent
+    if json_file:
+        _check_writable(json_file)
     run = measure(areas, full=effort == "full", clock=SystemClock(), entropy=os.urandom)
     with ended_like_ctrl_c(), reported():
         try:
@@ -62,14 +65,30 @@ def bench(
     if output == "json":
         click.echo(document)
     else:
-        click.echo(_shown(report, _ratios(compare)), nl=False)
+        click.echo(_shown(report, earlier), nl=False)
 
 
 def _ratios(file: Path | None) -> dict[tuple[str, str], float]:
     if file is None:
         return {}
-    rows = json.loads(file.read_text())["rows"]
-    return {(row["area"], row["case"]): row["ratio"] for row in rows if row["ratio"] is not None}
+    try:
+        rows = json.loads(file.read_bytes())["rows"]
+        return {(row["area"], row["case"]): row["ratio"] for row in rows if row["ratio"]}
+    except OSError as error:
+        raise Refused(f"{file} cannot be read ({error.strerror}): give a readable file.") from error
+    except (ValueError, TypeError, LookupError) as error:
+        raise Refused(
+            f"{file} holds no figures of an earlier run: give a file that --json wrote."
+        ) from error
+
+
+def _check_writable(file: Path) -> None:
+    try:
+        file.open("a").close()
+    except OSError as error:
+        raise Refused(
+            f"{file} cannot be written ({error.strerror}): give another file with --json."
+        ) from error
 
 
 def _shown(report: Report, before: dict[tuple[str, str], float]) -> str:

@@ -1,5 +1,6 @@
 """`nodus kubeconfig`: what kubectl needs to reach this server (AS-074)."""
 
+import re
 from base64 import b64encode
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import yaml
 
 from nodus_api.cli.data_directory import DataDirectory
 from nodus_api.cli.errors import Refused
-from nodus_api.cli.options import data_dir_option, settings_from
+from nodus_api.cli.options import PROJECT_NAME, data_dir_option, settings_from
 
 
 def render(*, server: str, ca: str, token: str, project: str, user: str = "nodus") -> str:
@@ -36,6 +37,9 @@ def render(*, server: str, ca: str, token: str, project: str, user: str = "nodus
         "current-context": "nodus",
     }
     return yaml.safe_dump(config, sort_keys=False)
+
+
+_SERVER = re.compile(r"https://[^\s/?#]+(/[^\s?#]*)?")
 
 
 @click.command()
@@ -66,8 +70,10 @@ def kubeconfig(
       nodus kubeconfig --server https://nodus.example:8443 --token-file ann.token > ann.kubeconfig
     """
     directory = DataDirectory(settings_from(options).data_dir)
-    if not server.startswith("https://"):
+    if not _SERVER.fullmatch(server):
         raise Refused(f"--server {server!r} must be an https:// URL.")
+    if not PROJECT_NAME.fullmatch(project):
+        raise Refused(f"{project!r} cannot name a project: `nodus project list` shows them.")
     click.echo(
         render(
             server=server.rstrip("/"),

@@ -11,6 +11,11 @@ def bind(address: str, port: int, *, flag: str = "--port") -> socket.socket:
 
     Raises Refused, which says what to do, when the port is in use or the address is not ours.
     """
+    if not address.strip() or not address.isprintable():  # "" would be every address there is
+        raise Refused(
+            f"{address!r} is no address to listen on: give one of this machine, such as 127.0.0.1;"
+            " 0.0.0.0 is all of them."
+        )
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     bound = socket.socket(family, socket.SOCK_STREAM)
     try:

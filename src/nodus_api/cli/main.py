@@ -9,6 +9,7 @@ import click
 
 from nodus_api.cli.interrupts import INTERRUPTED
 from nodus_api.cli.process import as_process, collect_from_now_on
+from nodus_api.cli.refusals import Failed
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +125,14 @@ class LazyGroup(click.Group):
         except KeyboardInterrupt:
             click.echo("Interrupted.", err=True)
             ctx.exit(INTERRUPTED)
+        except BrokenPipeError:
+            raise  # click ends quietly: who reads has seen enough
+        except OSError as error:  # whatever nobody has put into words before, a full disk say
+            what = "The output" if error.filename is None else str(error.filename)
+            raise Failed(
+                f"{what} cannot be used ({error.strerror or error}): see that there is room and"
+                " that this user may, and run it again."
+            ) from error
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 -- click's signature
         """Return the commands in the order of their use."""

@@ -3,6 +3,7 @@
 import asyncio
 import functools
 import json
+import re
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ from nodus_api.storage.revision import check_schema
 P = ParamSpec("P")
 T = TypeVar("T")
 Command = TypeVar("Command", bound=Callable[..., Any])
+PROJECT_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 DATABASE_URL_FILE = "database-url"
 
 

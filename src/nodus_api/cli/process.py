@@ -16,6 +16,7 @@ def as_process(program: Callable[[], object]) -> NoReturn:
     """Run `program` as this process and exit as it says, by SystemExit or by returning."""
     code = 1
     gc.disable()
+    _write_anything()
 
     def leave() -> None:
         _leave(code)
@@ -36,6 +37,18 @@ def collect_from_now_on() -> None:
     if not gc.isenabled():
         gc.freeze()
         gc.enable()
+
+
+def _write_anything() -> None:
+    """Let no sign fail that the terminal's encoding lacks, and no stream that was closed."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # closed by who started us, as `>&-` does
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 -- to the end
+        else:
+            stream.reconfigure(errors="backslashreplace")
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull)  # noqa: SIM115 -- as above
 
 
 def _code_of(end: SystemExit) -> int:
