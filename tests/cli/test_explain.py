@@ -20,6 +20,7 @@ from tests.cli.told_lives import (
 from tests.history import rows
 from tests.history.checking import assert_sound
 from tests.scheduler.fake_supplier import FakeSupplier, an_offer
+from tests.scheduler.gangs import stages, submit_gang
 from tests.scheduler.world import World
 
 from nodus_api.cli.ending import ended
@@ -75,6 +76,27 @@ async def test_what_was_suspended_and_then_stopped_cannot_be_resumed(
         "Suspended",
         "Submit it again with `nodus submit` if it is to run.",
     )
+
+
+async def test_a_gang_that_never_fits_waits_for_its_deadline_and_says_why(
+    world: World,
+) -> None:  # SC-310 row 20 is transient, so T8 and not T5; SC-009b
+    await submit_gang(world, 8, limits={"startDeadlineSeconds": 600})
+    await world.settle()
+    missed = "1 class tried: cpu-1c-4g-other has too little capacity (gang of 8: 4 placed at most)"
+    for _ in range(9):
+        await world.settle(60)
+        waiting = (await facts_of(world, "0/1"))["waiting"]
+        assert (waiting["for"], waiting["message"]) == ("Gang", missed)
+    rejected = [{"offeringClass": "cpu-1c-4g-other", "reason": "GangTooLarge"}]
+    assert (await world.status())["placement"]["explain"]["rejected"] == rejected
+    assert world.fake.creates == []
+    await world.settle(60)
+
+    assert await stages(world, 1) == ["Failed NoCapacity"] * 8
+    assert missed in (await facts_of(world, "0/1"))["end"]["sentence"]
+    workload = await world.workload()
+    assert (workload["state"], workload["outcome"]) == ("Failed", "NoCapacity")
 
 
 async def test_why_not_answers_in_one_sentence_with_the_number(world: World) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.kernel.catalogs import NOW, a_class, a_cpu_class, a_request, on_demand
 
-from nodus_api.kernel.batch import Waiting, in_turn, place_batch
+from nodus_api.kernel.batch import Turn, Waiting, in_turn, place_batch
 from nodus_api.kernel.offering import CatalogSnapshot
 from nodus_api.kernel.placement import Outcome, PlacementRequest
 
@@ -25,16 +25,21 @@ def waits(id_: str, project: str = "p", age: int = 0, **request: Any) -> Waiting
     )
 
 
+def turn_of(one: Waiting) -> Turn:
+    gang = one.request.gang_size > 1
+    return Turn(project=one.project, queued=one.queued, gang=gang, id=one.id)
+
+
 def test_projects_take_turns() -> None:  # SC-371
     queue = [waits(f"big-{n}", "big", 99 - n) for n in range(3)] + [waits("small", "small")]
 
-    assert [one.id for one in in_turn(queue)] == ["big-0", "small", "big-1", "big-2"]
+    assert [one.id for one in in_turn(queue, turn_of)] == ["big-0", "small", "big-1", "big-2"]
 
 
 def test_a_gang_comes_before_singles_of_its_age() -> None:  # SC-371
     queue = [waits("a"), waits("b", gang_size=4), waits("c", age=1)]
 
-    assert [one.id for one in in_turn(queue)] == ["c", "b", "a"]
+    assert [one.id for one in in_turn(queue, turn_of)] == ["c", "b", "a"]
 
 
 @given(
@@ -56,9 +61,9 @@ def test_the_older_of_a_project_comes_first(
     shuffled = list(queue)
     chance.shuffle(shuffled)
 
-    turns = in_turn(queue)
+    turns = in_turn(queue, turn_of)
 
-    assert turns == in_turn(shuffled)
+    assert turns == in_turn(shuffled, turn_of)
     for project in ("a", "b", "c"):
         ages = [one.queued for one in turns if one.project == project]
         assert ages == sorted(ages)

@@ -6,15 +6,32 @@ snapshot and from the project's quota before the next decision.
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import TypeVar
 
 from nodus_api.kernel.offering import CatalogSnapshot
 from nodus_api.kernel.placement import Decision, PlacementRequest, Ranked, place
 
 LARGEST_BATCH = 500
 """Placements in one pass of the loop (SC-606)."""
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """What decides when one slot, or one whole gang, comes to be placed.
+
+    `id` tells those of one age apart: an Attempt's, or that of a gang's first rank.
+    """
+
+    project: str
+    queued: datetime
+    gang: bool
+    id: str | int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,12 +47,15 @@ class Waiting:
     request: PlacementRequest
 
 
-def in_turn(waiting: Iterable[Waiting]) -> list[Waiting]:
-    """Return what waits in the order of placement; the same for any order of the input."""
-    projects: dict[str, deque[Waiting]] = {}
-    for one in sorted(waiting, key=_oldest_first):
-        projects.setdefault(one.project, deque()).append(one)
-    turns: list[Waiting] = []
+def in_turn(waiting: Iterable[T], turn_of: Callable[[T], Turn]) -> list[T]:
+    """Return what waits in the order of placement; the same for any order of the input.
+
+    The project whose oldest has waited longest begins each round.
+    """
+    projects: dict[str, deque[T]] = {}
+    for one in sorted(waiting, key=lambda one: _oldest_first(turn_of(one))):
+        projects.setdefault(turn_of(one).project, deque()).append(one)
+    turns: list[T] = []
     while projects:
         turns += [queue.popleft() for queue in projects.values()]
         projects = {name: queue for name, queue in projects.items() if queue}
@@ -51,7 +71,7 @@ def place_batch(
 ) -> Iterator[tuple[Waiting, Decision]]:
     """Decide for at most `most` of what waits, in turn; decisions see the earlier ones."""
     used: dict[str, dict[str, int]] = {}
-    for one in in_turn(waiting)[:most]:
+    for one in in_turn(waiting, _turn)[:most]:
         taken = used.setdefault(one.project, {})
         request = replace(one.request, quota_left=_left(one.request.quota_left, taken))
         decision = place(request, snapshot, now)
@@ -61,8 +81,13 @@ def place_batch(
         yield one, decision
 
 
-def _oldest_first(one: Waiting) -> tuple[datetime, bool, str]:
-    return (one.queued, one.request.gang_size <= 1, one.id)
+def _turn(one: Waiting) -> Turn:
+    gang = one.request.gang_size > 1
+    return Turn(project=one.project, queued=one.queued, gang=gang, id=one.id)
+
+
+def _oldest_first(turn: Turn) -> tuple[datetime, bool, str | int]:
+    return (turn.queued, not turn.gang, turn.id)
 
 
 def _left(quota: Mapping[str, int], taken: Mapping[str, int]) -> dict[str, int]:

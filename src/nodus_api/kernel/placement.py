@@ -6,19 +6,17 @@ there?" can be replayed from what is kept (SC-325).
 """
 
 import hashlib
-import heapq
 import json
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
-from itertools import islice
 from typing import Any
 
 from nodus_api.kernel.attempt import Choice, Placement, Rejection
-from nodus_api.kernel.offering import Candidate, CandidateKey, CatalogSnapshot
+from nodus_api.kernel.misses import Failures, Miss, count_reasons, list_misses
+from nodus_api.kernel.offering import Candidate, CatalogSnapshot
 from nodus_api.kernel.prediction import predict
 from nodus_api.kernel.rejection import (
     RECENTLY,
@@ -48,7 +46,6 @@ __all__ = [
     "rank",
 ]
 
-MOST_REJECTED = 20
 MOST_FALLBACKS = 5
 MOST_KEPT = 5
 """How many ranked candidates are kept internally (SC-334)."""
@@ -58,10 +55,6 @@ LONGEST_WAIT = timedelta(seconds=60)
 
 CAPACITY_WAIT = timedelta(seconds=10)
 """The next try where nothing says when capacity returns."""
-
-
-Miss = tuple[Candidate, RejectionCode]
-"""A candidate that is ruled out, and by which filter."""
 
 
 class Outcome(StrEnum):
@@ -146,8 +139,8 @@ def place(request: PlacementRequest, snapshot: CatalogSnapshot, now: datetime) -
     if relaxed:
         feasible, failures = _filter(demand, near, forgiving=True)
     ranked = sorted((rank(demand, candidate) for candidate in feasible), key=_order)
-    counters = _count(request, snapshot, failures)
-    misses = _misses(request, demand, feasible, failures)
+    counters = count_reasons(request, snapshot, failures)
+    misses = list_misses(request, demand, feasible, failures)
     placement = Placement(
         profile=request.policy.profile,
         candidates=snapshot.size,
@@ -236,9 +229,6 @@ def _same_family(request: PlacementRequest, snapshot: CatalogSnapshot) -> list[C
     ]
 
 
-Failures = dict[CandidateKey, Miss]
-
-
 def _filter(
     demand: Demand, candidates: Iterable[Candidate], *, forgiving: bool
 ) -> tuple[list[Candidate], Failures]:
@@ -275,75 +265,6 @@ def _order(ranked: Ranked) -> tuple[int, int, int, str, bool]:
         ranked.candidate.offering.name,
         ranked.candidate.market is Market.SPOT,
     )
-
-
-def _count(
-    request: PlacementRequest, snapshot: CatalogSnapshot, failures: Failures
-) -> dict[str, int]:
-    """Count the reasons over all candidates, those outside the family too (SC-333)."""
-    counts = Counter(code.value for _, code in failures.values())
-    for family, members in snapshot.families.items():
-        code = _family_code(request, family)
-        if code is not None and members:
-            counts[code.value] += len(members)
-    return dict(sorted(counts.items()))
-
-
-def _family_code(request: PlacementRequest, family: tuple[str | None, int]) -> RejectionCode | None:
-    allowed: tuple[str | None, ...] = request.resources.accelerators or (None,)
-    if family[0] not in allowed:
-        return RejectionCode.ACCELERATOR_MISMATCH
-    if family[1] != request.resources.count:
-        return RejectionCode.ACCELERATOR_COUNT_MISMATCH
-    return None
-
-
-def _misses(
-    request: PlacementRequest,
-    demand: Demand,
-    feasible: Iterable[Candidate],
-    failures: Failures,
-) -> tuple[Miss, ...]:
-    """List the classes ruled out in every market, near misses first (SC-332)."""
-    open_classes = {candidate.offering.name for candidate in feasible}
-    failed_here = {name for name, _ in demand.failed}
-    worst: dict[str, Miss] = {}
-    for candidate, code in failures.values():
-        name = candidate.offering.name
-        if name not in open_classes and (name not in worst or code.number > worst[name][1].number):
-            worst[name] = (candidate, code)
-    listed = sorted(
-        worst.values(),
-        key=lambda miss: (
-            miss[0].offering.name not in failed_here,
-            -miss[1].number,
-            miss[0].offering.rate_on_demand,
-            miss[0].offering.name,
-        ),
-    )
-    for code in (RejectionCode.ACCELERATOR_COUNT_MISMATCH, RejectionCode.ACCELERATOR_MISMATCH):
-        if len(listed) >= MOST_REJECTED:
-            break
-        cheapest = _cheapest_classes(request, demand.snapshot, code)
-        listed += [(one, code) for one in islice(cheapest, MOST_REJECTED - len(listed))]
-    return tuple(listed[:MOST_REJECTED])
-
-
-def _cheapest_classes(
-    request: PlacementRequest, snapshot: CatalogSnapshot, code: RejectionCode
-) -> Iterator[Candidate]:
-    """Yield a candidate a class of the families with that code; lazily, for families are sorted."""
-    families = [
-        members
-        for family, members in snapshot.families.items()
-        if _family_code(request, family) is code
-    ]
-    last = None
-    merged = heapq.merge(*families, key=lambda c: (c.offering.rate_on_demand, c.offering.name))
-    for candidate in merged:
-        if candidate.offering.name != last:
-            last = candidate.offering.name
-            yield candidate
 
 
 def _choice(demand: Demand, ranked: list[Ranked]) -> Choice | None:

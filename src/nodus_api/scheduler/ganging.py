@@ -11,6 +11,7 @@ from dataclasses import replace
 from decimal import Decimal
 
 from nodus_api.kernel.attempt import Attempt
+from nodus_api.kernel.batch import Turn, in_turn
 from nodus_api.kernel.gang import (
     END_WINDOW,
     all_registered,
@@ -81,7 +82,7 @@ def chunks(nos: Sequence[int], gangs: Mapping[int, GangEpoch], most: int) -> Ite
 
 
 def units(records: Iterable[AttemptRecord]) -> list[Ranks]:
-    """Return what is placed at once: gangs whole, others alone; the oldest first (SC-371)."""
+    """Return what is placed at once, in turn: gangs whole, others alone (SC-371)."""
     alone: list[Ranks] = []
     gangs: dict[tuple[str, int], Ranks] = {}
     for record in records:
@@ -91,9 +92,16 @@ def units(records: Iterable[AttemptRecord]) -> list[Ranks]:
         else:
             gangs.setdefault((gang.id, gang.epoch), []).append(record)
     whole = [sorted(ranks, key=_rank) for ranks in gangs.values() if _complete(ranks)]
-    return sorted(
-        [*whole, *alone],
-        key=lambda one: (one[0].attempt.queued, one[0].attempt.gang is None, one[0].no or 0),
+    return in_turn([*whole, *alone], _turn)
+
+
+def _turn(ranks: Ranks) -> Turn:
+    lead = ranks[0].attempt
+    return Turn(
+        project=lead.project,
+        queued=lead.queued,
+        gang=lead.gang is not None,
+        id=ranks[0].no or 0,
     )
 
 

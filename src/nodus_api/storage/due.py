@@ -34,12 +34,24 @@ def _live() -> sa.Select[Any]:
 
 @cache
 def placeable(limit: int) -> sa.Select[Any]:
-    """Queued Attempts whose next try has come: oldest first, gangs before singles (SC-371)."""
-    return (
+    """Queued Attempts whose next try has come: projects in turn, each its oldest first (SC-371).
+
+    A gang takes one turn, before singles of its age.
+    """
+    attempts = t.attempts.c
+    unit = sa.func.coalesce(attempts.gang, sa.cast(attempts.no, sa.Text))
+    oldest = (attempts.queued, attempts.gang.is_(None))
+    turn = sa.func.dense_rank().over(partition_by=attempts.project, order_by=(*oldest, unit))
+    due = (
         _live()
-        .where(t.attempts.c.stage.in_(_QUEUED), _due(t.attempt_work.c.next_try))
+        .add_columns(attempts.queued, attempts.gang, turn.label("turn"))
+        .where(attempts.stage.in_(_QUEUED), _due(t.attempt_work.c.next_try))
         .order_by(None)
-        .order_by(t.attempts.c.queued, t.attempts.c.gang.is_(None), t.attempts.c.no)
+        .subquery()
+    )
+    return (
+        sa.select(due.c.no)
+        .order_by(due.c.turn, due.c.queued, due.c.gang.is_(None), due.c.no)
         .limit(limit)
     )
 
