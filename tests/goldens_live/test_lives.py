@@ -10,6 +10,7 @@ import shutil
 import sys
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.goldens_live.golden import BODIES, compare
@@ -35,6 +36,13 @@ NOT_HERE: dict[str, str] = {
 """Reasons and triggers without a body. A body that comes removes its line: a test holds that."""
 
 
+async def runs(live: LiveWorld, seconds: int, **spec: Any) -> None:
+    """Submit a Job, and let its first Attempt run so long."""
+    await live.world.submit(**spec)
+    await live.begin()
+    await live.run(seconds)
+
+
 async def ends(live: LiveWorld, stage: str = "Failed") -> None:
     """Let a running program go on to its end, and its machine be gone 5 s later."""
     live.go()
@@ -42,35 +50,27 @@ async def ends(live: LiveWorld, stage: str = "Failed") -> None:
 
 
 async def test_succeeded(live: LiveWorld) -> None:  # scenario 1
-    await live.world.submit(template=live.waits("exit 0"))
-    await live.begin()
-    await live.run(100)
+    await runs(live, 100, template=live.waits("exit 0"))
     await ends(live, "Succeeded")
     await compare(live, "succeeded")
 
 
 async def test_customer_exit_by_a_code(live: LiveWorld) -> None:  # scenario 15
-    await live.world.submit(template=live.waits("exit 3"))
-    await live.begin()
-    await live.run(40)
+    await runs(live, 40, template=live.waits("exit 3"))
     await ends(live)
     await compare(live, "customer-exit-code")
 
 
 async def test_customer_exit_137_by_its_own_word(live: LiveWorld) -> None:  # SC-009
-    await live.world.submit(
-        template=live.waits("exit 137"), resources={"vcpus": 1, "memoryGiB": "0.0625"}
+    await runs(
+        live, 40, template=live.waits("exit 137"), resources={"vcpus": 1, "memoryGiB": "0.0625"}
     )
-    await live.begin()
-    await live.run(40)
     await ends(live)
     await compare(live, "customer-exit-137")
 
 
 async def test_customer_exit_by_a_signal(live: LiveWorld) -> None:  # scenario 16
-    await live.world.submit(template=live.waits("kill -SEGV $$"))
-    await live.begin()
-    await live.run(40)
+    await runs(live, 40, template=live.waits("kill -SEGV $$"))
     await ends(live)
     await compare(live, "customer-exit-signal")
 
@@ -83,31 +83,27 @@ memory_limited = pytest.mark.skipif(
 @memory_limited
 async def test_customer_exit_after_a_child_ran_out_of_memory(live: LiveWorld) -> None:  # SC-009
     program = f"{ASKS_FOR_400_MIB}; [ $? = 137 ] && exit 3; exit 99"
-    await live.world.submit(
-        template=live.waits(program), resources={"vcpus": 1, "memoryGiB": "0.0625"}
+    await runs(
+        live, 40, template=live.waits(program), resources={"vcpus": 1, "memoryGiB": "0.0625"}
     )
-    await live.begin()
-    await live.run(40)
     await ends(live)
     await compare(live, "customer-exit-killed-child")
 
 
 @memory_limited
 async def test_out_of_memory(live: LiveWorld) -> None:  # scenario 17, SC-713
-    await live.world.submit(
+    await runs(
+        live,
+        40,
         template=live.waits(f"exec {ASKS_FOR_400_MIB}"),
         resources={"vcpus": 1, "memoryGiB": "0.0625"},
     )
-    await live.begin()
-    await live.run(40)
     await ends(live)
     await compare(live, "out-of-memory")
 
 
 async def test_deadline_exceeded(live: LiveWorld) -> None:
-    await live.world.submit(template=live.waits("exit 0"), limits={"maxDurationSeconds": 60})
-    await live.begin()
-    await live.run(60)
+    await runs(live, 60, template=live.waits("exit 0"), limits={"maxDurationSeconds": 60})
     await live.finish()
     await compare(live, "deadline-exceeded")
 

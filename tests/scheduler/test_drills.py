@@ -8,7 +8,7 @@ import pytest
 from tests.scheduler.fake_supplier import an_offer
 from tests.scheduler.gangs import at_epoch, lose, run_gang, stages, stop_by_order
 from tests.scheduler.invariants import check, check_quiet
-from tests.scheduler.world import Runner, World
+from tests.scheduler.world import World
 
 from nodus_api.storage import tables as t
 from nodus_api.suppliers.supplier import (
@@ -56,12 +56,6 @@ async def drill_row(world: World) -> tuple[str | None, Any]:
     return row["drill"], row["drill_at"]
 
 
-async def a_running_attempt(world: World, **spec: Any) -> Runner:
-    await world.submit(**spec)
-    await world.settle()
-    return await world.start()
-
-
 def kinds(world: World) -> list[str]:
     return [fault.kind for _, fault in world.fake.injections]
 
@@ -74,7 +68,7 @@ async def assert_counted_nowhere(world: World) -> None:
 
 
 async def test_a_node_loss_drill_is_lost_like_a_real_one(world: World) -> None:  # scenario 41
-    runner = await a_running_attempt(world, checkpoint={"restartable": True})
+    runner = await world.run(checkpoint={"restartable": True})
     await world.settle(20)
     await runner.report(
         "checkpoint",
@@ -119,7 +113,7 @@ async def test_a_node_loss_drill_is_lost_like_a_real_one(world: World) -> None: 
 
 
 async def test_a_drill_covers_the_teardown(world: World) -> None:  # SC-520
-    runner = await a_running_attempt(world)
+    runner = await world.run()
     await world.settle(58)
     await drill(world, "node-loss")
     await world.settle()
@@ -152,7 +146,7 @@ async def test_a_node_loss_drill_in_starting_costs_nothing(world: World) -> None
 
 
 async def test_a_preemption_drill_drains_with_its_notice(world: World) -> None:  # SC-013
-    runner = await a_running_attempt(world, checkpoint={"restartable": True})
+    runner = await world.run(checkpoint={"restartable": True})
     await world.settle(20)
     command = await drill(world, "preemption", noticeSeconds=10)
     await world.settle()
@@ -181,7 +175,7 @@ async def test_a_preemption_drill_drains_with_its_notice(world: World) -> None: 
 
 
 async def test_a_preemption_drill_without_an_exit_ends_by_the_reclaim(world: World) -> None:
-    runner = await a_running_attempt(world)
+    runner = await world.run()
     await world.settle(20)
     await drill(world, "preemption", noticeSeconds=10)
     await world.settle()
@@ -200,7 +194,7 @@ async def test_a_preemption_drill_without_an_exit_ends_by_the_reclaim(world: Wor
 
 
 async def test_a_preemption_drill_without_a_notice(world: World) -> None:  # SC-012
-    runner = await a_running_attempt(world)
+    runner = await world.run()
     await drill(world, "preemption", noticeSeconds=0)
     await world.settle()
     assert world.fake.signals == []
@@ -211,7 +205,7 @@ async def test_a_preemption_drill_without_a_notice(world: World) -> None:  # SC-
 
 
 async def test_a_heartbeat_drill_waits_as_long_as_a_real_silence(world: World) -> None:  # SC-614
-    runner = await a_running_attempt(world)
+    runner = await world.run()
     await world.settle(20)
     await runner.report("heartbeat")
     await world.settle()
@@ -233,7 +227,7 @@ async def test_a_heartbeat_drill_waits_as_long_as_a_real_silence(world: World) -
 
 
 async def test_a_silence_stays_the_drills_through_a_time_without_a_leader(world: World) -> None:
-    await a_running_attempt(world)
+    await world.run()
     await drill(world, "heartbeat")
     for _ in range(19):
         await world.settle(30)
@@ -249,7 +243,7 @@ async def test_a_silence_stays_the_drills_through_a_time_without_a_leader(world:
 
 
 async def test_a_runner_that_speaks_again_ends_its_drill(world: World) -> None:  # scenario 25
-    runner = await a_running_attempt(world)
+    runner = await world.run()
     await drill(world, "heartbeat")
     for _ in range(5):
         await world.settle(30)
@@ -292,7 +286,7 @@ async def test_a_readiness_drill_that_came_too_late_is_void(world: World) -> Non
 
 
 async def test_a_loss_after_the_drill_is_void_is_a_real_one(world: World) -> None:  # SC-630
-    runner = await a_running_attempt(world)
+    runner = await world.run()
     await drill(world, "node-loss")
     await world.settle()
     text, since = await drill_row(world)
@@ -311,7 +305,7 @@ async def test_a_loss_after_the_drill_is_void_is_a_real_one(world: World) -> Non
 
 
 async def test_an_exit_before_the_loss_keeps_its_outcome(world: World) -> None:  # SC-014
-    runner = await a_running_attempt(world)
+    runner = await world.run()
     await drill(world, "preemption", noticeSeconds=30)
     await runner.report("exited", exitCode=0, signal=None, oom=False)
     await world.settle()
@@ -384,7 +378,7 @@ async def test_a_drill_is_refused_before_and_after_the_machine(world: World) -> 
 
 
 async def test_one_drill_at_a_time(world: World) -> None:
-    await a_running_attempt(world)
+    await world.run()
     await drill(world, "heartbeat")
     second = await drill(world, "node-loss")
     await world.settle()
@@ -394,7 +388,7 @@ async def test_one_drill_at_a_time(world: World) -> None:
 
 
 async def test_a_drill_of_what_stops_is_refused(world: World) -> None:
-    await a_running_attempt(world)
+    await world.run()
     await world.ask("stop")
     await world.settle()
     command = await drill(world, "node-loss")
@@ -414,7 +408,7 @@ async def test_a_drill_of_what_stops_is_refused(world: World) -> None:
 async def test_a_supplier_that_cannot_is_not_asked(
     world: World, missing: str, body: dict[str, Any], said: str
 ) -> None:
-    await a_running_attempt(world)
+    await world.run()
     world.fake.caps = replace(CAPABLE, **{missing: False})  # type: ignore[arg-type]  # flags
     command = await drill(world, "preemption", **body)
     await world.settle()
@@ -427,7 +421,7 @@ async def test_a_supplier_that_cannot_is_not_asked(
 
 
 async def test_a_crash_before_the_fault_loses_no_drill(world: World) -> None:  # SC-605, SC-607
-    runner = await a_running_attempt(world)
+    runner = await world.run()
     await drill(world, "node-loss")
     passes = world.passes
     assert passes is not None
@@ -444,7 +438,7 @@ async def test_a_crash_before_the_fault_loses_no_drill(world: World) -> None:  #
 
 
 async def test_a_fault_repeated_after_a_crash_names_the_same_machine(world: World) -> None:
-    runner = await a_running_attempt(world)
+    runner = await world.run()
     handle = world.fake.machines[runner.intent.key].handle
     await drill(world, "node-loss")
     passes = world.passes
@@ -468,7 +462,7 @@ async def test_a_fault_repeated_after_a_crash_names_the_same_machine(world: Worl
 
 
 async def test_a_fault_that_was_asked_for_once_is_not_made_again(world: World) -> None:
-    await a_running_attempt(world)
+    await world.run()
     await drill(world, "heartbeat")
     await world.settle()
     await world.lead("next")
@@ -479,7 +473,7 @@ async def test_a_fault_that_was_asked_for_once_is_not_made_again(world: World) -
 
 @pytest.mark.parametrize("when", ["before_inject", "after_inject"])
 async def test_a_call_that_failed_is_repeated(world: World, when: str) -> None:  # SC-617
-    await a_running_attempt(world)
+    await world.run()
     setattr(world.fake, when, Ambiguous("no answer"))
     await drill(world, "preemption", noticeSeconds=30)
     await world.settle()
@@ -492,7 +486,7 @@ async def test_a_call_that_failed_is_repeated(world: World, when: str) -> None: 
 
 
 async def test_a_stop_before_the_fault_takes_the_drill_back(world: World) -> None:  # SC-014
-    runner = await a_running_attempt(world)
+    runner = await world.run()
     world.fake.before_inject = Ambiguous("no answer")
     await drill(world, "node-loss")
     await world.settle()
@@ -505,7 +499,7 @@ async def test_a_stop_before_the_fault_takes_the_drill_back(world: World) -> Non
 
 
 async def test_a_time_without_a_leader_does_not_make_a_drill_void(world: World) -> None:  # SC-614
-    runner = await a_running_attempt(world)
+    runner = await world.run()
     await drill(world, "node-loss")
     await world.settle()
     world.fake.become(runner.intent.key, condition=MachineCondition.FAILED)
@@ -538,7 +532,7 @@ async def test_a_drill_of_a_rank_hits_its_machine_alone(world: World) -> None:  
 
 
 async def test_a_drill_outside_its_project_is_not_found(world: World) -> None:
-    await a_running_attempt(world)
+    await world.run()
     async with world.database.transaction() as connection:
         row = {"name": "other", "organization": "default"}
         await connection.execute(t.projects.insert().values(row))

@@ -19,10 +19,8 @@ def world(world: World) -> World:
     return world
 
 
-async def a_running_attempt(world: World, **spec: Any) -> Runner:
-    await world.submit(placement={"interruptible": "Require"}, **spec)
-    await world.settle()
-    return await world.start()
+async def a_spot_attempt(world: World, **spec: Any) -> Runner:
+    return await world.run(placement={"interruptible": "Require"}, **spec)
 
 
 def announce(world: World, runner: Runner, seconds: float) -> None:
@@ -31,7 +29,7 @@ def announce(world: World, runner: Runner, seconds: float) -> None:
 
 
 async def test_an_exit_after_the_notice_is_preempted(world: World) -> None:  # scenario 20
-    runner = await a_running_attempt(world, checkpoint={"restartable": True})
+    runner = await a_spot_attempt(world, checkpoint={"restartable": True})
     await world.settle(98)
     announce(world, runner, 120)
     await world.settle(5)
@@ -59,7 +57,7 @@ async def test_an_exit_after_the_notice_is_preempted(world: World) -> None:  # s
 
 
 async def test_the_deadline_caps_the_grace(world: World) -> None:  # SC-013
-    runner = await a_running_attempt(world, stopGraceSeconds=60)
+    runner = await a_spot_attempt(world, stopGraceSeconds=60)
     announce(world, runner, 15)
     await world.settle(5)
     ((_, order),) = world.fake.signals
@@ -67,7 +65,7 @@ async def test_the_deadline_caps_the_grace(world: World) -> None:  # SC-013
 
 
 async def test_an_exit_before_the_signal_keeps_its_outcome(world: World) -> None:  # scenario 22
-    runner = await a_running_attempt(world)
+    runner = await a_spot_attempt(world)
     announce(world, runner, 120)
     await world.settle(5)
     await runner.report("exited", exitCode=0, signal=None, oom=False)
@@ -79,7 +77,7 @@ async def test_an_exit_before_the_signal_keeps_its_outcome(world: World) -> None
 
 
 async def test_a_notice_whose_order_never_arrived_is_cleared(world: World) -> None:  # scenario 23
-    runner = await a_running_attempt(world)
+    runner = await a_spot_attempt(world)
     world.fake.deaf_signals = 1000
     announce(world, runner, 20)
     await world.settle(5)
@@ -110,7 +108,7 @@ async def test_a_notice_whose_order_never_arrived_is_cleared(world: World) -> No
 
 
 async def test_a_reclaim_after_its_notice_is_preempted(world: World) -> None:  # SC-012
-    runner = await a_running_attempt(world)
+    runner = await a_spot_attempt(world)
     announce(world, runner, 20)
     await world.settle(5)
     await world.settle(20)
@@ -131,7 +129,7 @@ async def test_a_reclaim_after_its_notice_is_preempted(world: World) -> None:  #
 async def test_a_delivered_notice_without_an_exit_ends_after_its_overtime(
     world: World,
 ) -> None:  # SC-013
-    runner = await a_running_attempt(world)
+    runner = await a_spot_attempt(world)
     announce(world, runner, 20)
     await world.settle(5)
     await world.settle(34)
@@ -156,7 +154,7 @@ async def test_a_notice_before_the_start_ends_at_once(world: World) -> None:  # 
 
 
 async def test_a_users_stop_comes_first_and_the_notice_only_hurries_it(world: World) -> None:
-    runner = await a_running_attempt(world, stopGraceSeconds=60)  # SC-013, SC-014
+    runner = await a_spot_attempt(world, stopGraceSeconds=60)  # SC-013, SC-014
     await world.ask("stop")
     announce(world, runner, 15)
     await world.settle(5)
@@ -171,7 +169,7 @@ async def test_a_users_stop_comes_first_and_the_notice_only_hurries_it(world: Wo
 
 
 async def test_a_stop_after_the_notice_only_forbids_the_replacement(world: World) -> None:
-    runner = await a_running_attempt(world)  # SC-013
+    runner = await a_spot_attempt(world)  # SC-013
     announce(world, runner, 60)
     await world.settle(5)
     await world.ask("stop")
@@ -186,7 +184,7 @@ async def test_a_stop_after_the_notice_only_forbids_the_replacement(world: World
 
 
 async def test_a_new_leader_goes_on_with_the_drain(world: World) -> None:  # SC-605
-    runner = await a_running_attempt(world)
+    runner = await a_spot_attempt(world)
     announce(world, runner, 60)
     await world.settle(5)
     await world.lead("next")
@@ -199,7 +197,7 @@ async def test_a_new_leader_goes_on_with_the_drain(world: World) -> None:  # SC-
 
 
 async def test_a_supplier_that_cannot_be_asked_is_asked_again(world: World) -> None:
-    runner = await a_running_attempt(world)
+    runner = await a_spot_attempt(world)
     announce(world, runner, 60)
     told = world.fake.notices
 
@@ -215,7 +213,7 @@ async def test_a_supplier_that_cannot_be_asked_is_asked_again(world: World) -> N
 
 
 async def test_a_supplier_without_notices_is_not_asked(world: World) -> None:
-    runner = await a_running_attempt(world)
+    runner = await a_spot_attempt(world)
     world.fake.caps = SupplierCaps(sync_delete=True)
     announce(world, runner, 60)
     await world.settle(5)

@@ -106,6 +106,12 @@ class World:
         whole = WorkloadSpec.from_json(OwnerKind.JOB, given).to_json()
         return await self.ask("submit", name, spec=whole)
 
+    async def run(self, **spec: Any) -> Runner:
+        """Submit a workload, and bring its first Attempt to Running."""
+        await self.submit(**spec)
+        await self.settle()
+        return await self.start()
+
     async def outcome(self, command: int) -> str | None:
         query = sa.select(t.commands.c.outcome).where(t.commands.c.no == command)
         async with self.database.single_reads() as connection:

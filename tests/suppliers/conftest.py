@@ -3,6 +3,7 @@
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from decimal import Decimal
@@ -42,9 +43,9 @@ def a_supplier(
     )
 
 
-@pytest.fixture
-async def fleet() -> AsyncIterator[LocalFleet]:
-    """The path is short, because a socket's path has at most 107 bytes."""
+@asynccontextmanager
+async def local_fleet() -> AsyncIterator[LocalFleet]:
+    """A fleet of its own; the path is short, because a socket's path has at most 107 bytes."""
     root = Path(tempfile.mkdtemp(prefix="nodus-"))
     server = ReportServer(root / "runner.sock")
     await server.start()
@@ -54,3 +55,9 @@ async def fleet() -> AsyncIterator[LocalFleet]:
         await local.supplier.delete(view.handle)
     await server.stop()
     shutil.rmtree(root)
+
+
+@pytest.fixture
+async def fleet() -> AsyncIterator[LocalFleet]:
+    async with local_fleet() as made:
+        yield made

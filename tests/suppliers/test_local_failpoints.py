@@ -3,18 +3,15 @@
 import asyncio
 import os
 import random
-import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 from tests.runner.conftest import SOURCE
-from tests.runner.report_server import ReportServer
 from tests.suppliers.conformance import INSTALLATION, an_intent, eventually
-from tests.suppliers.conftest import LocalFleet, a_supplier
+from tests.suppliers.conftest import LocalFleet, local_fleet
 from tests.suppliers.dying_supplier import program_of
 
 from nodus_api.runner.identity import read_identity, read_spawned
@@ -84,15 +81,8 @@ class Mortal:
 
 @pytest.fixture
 async def here() -> AsyncIterator[LocalFleet]:
-    root = Path(tempfile.mkdtemp(prefix="nodus-"))
-    server = ReportServer(root / "runner.sock")
-    await server.start()
-    local = LocalFleet(root, server, a_supplier(root, server))
-    yield local
-    async for view in local.supplier.list_owned(INSTALLATION):
-        await local.supplier.delete(view.handle)
-    await server.stop()
-    shutil.rmtree(root)
+    async with local_fleet() as made:
+        yield made
 
 
 @pytest.fixture
