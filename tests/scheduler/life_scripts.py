@@ -97,7 +97,7 @@ GANG = Life(  # no machine for one rank, then a rank is lost, and all go on from
         "0/3": (*_BOOT, "exits 0"),
         "1/3": (*_BOOT, "exits 0"),
     },
-    doubts={"1/1": "none"},
+    doubts={"1/1": "never"},
     looks={0: (0, 15, 45)},
     moments=11,
 )

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any
 
 _DELAYED = {"acquiredTime", "billingStartTime", "deletionProvenTime", "queuedTime"}
@@ -39,10 +40,15 @@ def told(document: Mapping[str, Any]) -> Mapping[str, Any]:
         for name, value in timings.items()
         if name not in delayed and not name.endswith("Seconds")
     }
+    segments = status["actual"]["segments"]
+    covered = set(segments.pop("coveredByNodus", ()))
+    if "commandStartedTime" not in timings:  # covered time of no length is not named
+        covered.discard("Boot")
+        covered |= {"Boot is charged"} if Decimal(segments["bootUSD"]) else set()
     status["actual"] = {
-        "runningUSD": status["actual"]["segments"].get("runningUSD"),
-        "covered": status["actual"]["segments"].get("coveredByNodus"),
-        "segments": sorted(status["actual"]["segments"]),
+        "runningUSD": segments.get("runningUSD"),
+        "covered": sorted(covered),
+        "segments": sorted(segments),
     }
     status["placement"] = {"offering": status["placement"].get("offering")}
     status["progress"] = {"stage": status["progress"]["stage"]}

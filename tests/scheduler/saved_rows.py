@@ -29,6 +29,7 @@ SELECT string_agg(format('SELECT setval(%L, %s, %L)', format('%I.%I', schemaname
   coalesce(last_value, start_value), last_value IS NOT NULL), ';')
 FROM pg_sequences WHERE schemaname = 'nodus'
 """
+_WRITTEN = "SELECT pg_current_wal_insert_lsn()::text || pg_current_snapshot()::text"
 _NAMED_BY = {
     "attempts": "uid",
     "machines": "key",
@@ -180,10 +181,18 @@ class Onlooker:
         self._connection = self._wait(asyncpg.connect(url))
         self._wait(self._connection.execute("SET lock_timeout = '20ms'"))
         self._keeper = RowKeeper(self._connection)
+        self._looked_at = ""
+        self._seen = ""
 
     def fingerprint(self) -> str:
-        found: str = self._wait(self._keeper.fingerprint())
-        return found
+        """Return what the rows are told from others by; looked at anew if anything was written."""
+        return str(self._wait(self._look()))
+
+    async def _look(self) -> str:
+        written: str = await self._connection.fetchval(_WRITTEN)
+        if written != self._looked_at:
+            self._seen, self._looked_at = await self._keeper.fingerprint(), written
+        return self._seen
 
     def close(self) -> None:
         self._wait(self._connection.close())
