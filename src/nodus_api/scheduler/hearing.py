@@ -89,8 +89,10 @@ async def apply_reports(loop: LoopContext) -> bool:
 
     async def work(batch: Batch) -> None:
         waiting = await waiting_reports(batch.connection, list(batch.records))
+        holders = _holders(batch)
         for report in _as_they_happened(waiting):
-            for record in _on_machine(batch, report.machine):
+            for no in holders.get(report.machine, ()):
+                record = batch.records[no]
                 batch.put(_apply(loop, record, report, batch.now))
                 if report.kind == "checkpoint":
                     save_together(batch, record)
@@ -121,10 +123,13 @@ def _as_they_happened(waiting: Mapping[int, Sequence[Report]]) -> list[Report]:
     return [one for *_, one in sorted(placed, key=lambda entry: entry[:4])]
 
 
-def _on_machine(batch: Batch, number: int) -> list[AttemptRecord]:
-    """Return the Attempts of the batch that have, or had, a machine."""
-    several = batch.records.values()
-    return [one for one in several if any(t.machine.no == number for t in one.tenancies)]
+def _holders(batch: Batch) -> Mapping[int, Sequence[int]]:
+    """Return the Attempts of the batch that have, or had, each machine."""
+    holders: dict[int, list[int]] = {}
+    for no, record in batch.records.items():
+        for tenancy in record.tenancies:
+            holders.setdefault(tenancy.machine.no or 0, []).append(no)
+    return holders
 
 
 def _apply(
