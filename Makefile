@@ -4,6 +4,9 @@ VENV   ?= .venv
 BIN     = $(VENV)/bin
 READY   = $(VENV)/.ready
 
+# The parts of the product start as processes again and again: let them keep their compiled modules.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: setup demo up test lint locks openapi
 .DEFAULT_GOAL := demo
 
