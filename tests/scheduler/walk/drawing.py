@@ -19,6 +19,8 @@ TIMES = (1, 0.4, 10, 35, 70, 130, 700, 3600)
 whichever = st.integers(0, 5)
 rounds = st.sampled_from((1, 0, 2))
 """How often all goes its way after a step: what a step began should take effect in most walks."""
+laggards = st.sampled_from((None, None, 0, 1))
+"""Which runner says nothing while all goes its way."""
 verbs = st.sampled_from(
     ("suspend", "resume", "resume", "stop", "delete", "scale", "scale", "submit")
 )
@@ -30,7 +32,7 @@ schedules = st.sampled_from((None, None, None, "node-loss", "preemption"))
 limits = st.fixed_dictionaries(
     {},
     optional={
-        "maxCostUSD": st.sampled_from(("0.05", "0.5", "0.03", "0.002")),
+        "maxCostUSD": st.sampled_from(("0.5", "0.2", "0.05", "0.002")),
         "maxDurationSeconds": st.sampled_from((60, 600)),
         "startDeadlineSeconds": st.sampled_from((60, 600)),
     },

@@ -308,11 +308,17 @@ class Walk:
 
     # the end
 
-    async def carry_on(self, *, code: int = 0, ends: bool = True, words: int = 1) -> None:
-        """Let everything go its way once: two passes, then a word, or more, of every runner."""
+    async def carry_on(
+        self, *, code: int = 0, ends: bool = True, words: int = 1, lags: int | None = None
+    ) -> None:
+        """Let everything go its way once: two passes, then a word, or more, of every runner.
+
+        One may lag behind and say nothing: the ranks of a gang are seldom equally fast.
+        """
         await self.make_pass()
         await self.make_pass(full=False)
-        for runner in self.meet_runners() * words:
+        heard = [one for n, one in enumerate(self.meet_runners()) if n != lags]
+        for runner in heard * words:
             if ends and runner.speaks:
                 await self.works_on(runner, code=code)
             elif runner.speaks:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, TypeVar
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.conftest import START
+from tests.scheduler.walk import together
 from tests.scheduler.walk.drawing import (
     CALLS,
     LOSSES,
@@ -17,6 +18,7 @@ from tests.scheduler.walk.drawing import (
     codes,
     faults,
     hows,
+    laggards,
     notices,
     rounds,
     schedules,
@@ -69,6 +71,7 @@ class SchedulerWalk(RuleBasedStateMachine):
         schedule=schedules,
         spec=specs,
         going=st.sampled_from((4, 3, 2, 5, 0)),
+        lags=laggards,
     )
     def begins(
         self,
@@ -79,6 +82,7 @@ class SchedulerWalk(RuleBasedStateMachine):
         schedule: str | None,
         spec: dict[str, Any],
         going: int,
+        lags: int | None,
     ) -> None:
         supplier = self.walk.supplier
         supplier.slots = slots
@@ -93,7 +97,7 @@ class SchedulerWalk(RuleBasedStateMachine):
         if schedule is not None:
             self._run(self.stage.eyes.execute(_SCHEDULE, schedule))
         self._run(self.walk.submit(NAMES[0], spec))
-        self._goes_on(going)
+        self._goes_on(going, lags=lags)
 
     # what is asked for
 
@@ -143,7 +147,10 @@ class SchedulerWalk(RuleBasedStateMachine):
 
     @rule()
     def settled_is_settled(self) -> None:
-        """P-07: what the supplier says twice, and passes over the same rows, change nothing."""
+        """P-07: what the supplier says twice, and passes over the same rows, change nothing.
+
+        And what time alone decides is decided.
+        """
         self._run(self._settles())
 
     async def _settles(self) -> None:
@@ -158,6 +165,9 @@ class SchedulerWalk(RuleBasedStateMachine):
         before = await self.books.read()
         await self.walk.make_pass()
         assert await self.books.read() == before, "P-07: a pass with nothing new changed a row"
+        await self.books.check()
+        for finding in together.late(self.books.tables, self.walk.clock.now()):
+            raise AssertionError(finding)
 
     @rule(
         call=st.sampled_from((None, None, None, *CALLS)),
@@ -223,11 +233,16 @@ class SchedulerWalk(RuleBasedStateMachine):
         if runner is not None:
             self._run(self.walk.goes_on(runner, how=how))
 
-    @rule(code=codes, ends=st.sampled_from((False, False, True)), seconds=st.sampled_from((1, 20)))
-    def all_goes_on(self, code: int, ends: bool, seconds: int) -> None:
-        self._run(self.walk.carry_on(code=code, ends=ends))
+    @rule(
+        code=codes,
+        ends=st.sampled_from((False, False, True)),
+        lags=laggards,
+        seconds=st.sampled_from((1, 20)),
+    )
+    def all_goes_on(self, code: int, ends: bool, lags: int | None, seconds: int) -> None:
+        self._run(self.walk.carry_on(code=code, ends=ends, lags=lags))
         self._run(self.walk.pass_time(seconds))
-        self._goes_on(0 if ends else 2)
+        self._goes_on(0 if ends else 2, lags=lags)
 
     @rule(which=whichever, seq=st.sampled_from((1, 1, 1, 0, 2)))
     def checkpoint(self, which: int, seq: int) -> None:
@@ -348,10 +363,10 @@ class SchedulerWalk(RuleBasedStateMachine):
         await books.check_quiet()
         self.stage.seen += seen(books.tables)
 
-    def _goes_on(self, times: int) -> None:
+    def _goes_on(self, times: int, *, lags: int | None = None) -> None:
         """Let everything go its way, so that new programs get to run, and none ends."""
         for _ in range(times):
-            self._run(self.walk.carry_on(ends=False, words=2))
+            self._run(self.walk.carry_on(ends=False, words=2, lags=lags))
             self._run(self.walk.pass_time(1))
 
     def _runner(self, which: int, *phases: Phase) -> Runner | None:

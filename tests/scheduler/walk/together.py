@@ -2,12 +2,14 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
 from typing import Any
 
 Line = Mapping[str, Any]
 Tables = Mapping[str, list[Line]]
 
 _QUEUED = {"Pending", "Placing"}
+_END_WINDOW = timedelta(seconds=60)
 
 
 def findings(tables: Tables) -> Iterator[str]:
@@ -29,6 +31,21 @@ def findings(tables: Tables) -> Iterator[str]:
         if kept[workload]["state"] == "Succeeded":
             yield from _succeeded(epochs[newest])
         yield from _slots([one for one in tables["slots"] if one["workload"] == workload])
+
+
+def late(tables: Tables, now: datetime) -> Iterator[str]:
+    """SC-135, once all passes are made: 60 s after rank 0 exited 0, whoever runs is stopped."""
+    causes = {one["attempt"]: one["drain_cause"] for one in tables["attempt_work"]}
+    ends = {
+        (one["workload"], one["epoch"]): datetime.fromisoformat(one["finished"])
+        for one in tables["attempts"]
+        if one["gang_rank"] == 0 and one["stage"] == "Succeeded"
+    }
+    for one in tables["attempts"]:
+        end = ends.get((one["workload"], one["epoch"]))
+        live = one["gang"] is not None and one["finished"] is None
+        if end and live and now - end >= _END_WINDOW and causes.get(one["no"]) is None:
+            yield f"SC-135: {one['name']} runs on, and rank 0 exited 0 at {end}"
 
 
 def _placed(tables: Tables, ranks: list[Line]) -> Iterator[str]:
