@@ -32,7 +32,7 @@ class Life:
     caps: SupplierCaps = field(default_factory=lambda: SupplierCaps(sync_delete=True))
     boots: int = 0
     """The moment from which on machines run; before, they are only being made."""
-    replayed: bool = True
+    replayed: bool = False
     """Whether the life is told with each report sent twice, too."""
     moments: int
 
@@ -53,6 +53,7 @@ LOSS = Life(  # a machine is lost and replaced from its checkpoint, a program fa
         "1/1": (*_BOOT, "exits 3"),
         "1/2": (*_BOOT, "exits 0"),
     },
+    replayed=True,
     moments=11,
 )
 DOUBT = Life(  # a create that took effect unheard, one that did not, and one refused; slow proofs
@@ -62,7 +63,6 @@ DOUBT = Life(  # a create that took effect unheard, one that did not, and one re
     doubts={"0/1": "after", "1/1": "before", "2/1": "none"},
     offsets=(0, 3, 35, 45),
     caps=SupplierCaps(sync_delete=False),
-    replayed=False,
     moments=6,
 )
 STOPS = Life(  # suspended, resumed, stopped, deleted; then the archive is what is compared
@@ -80,7 +80,6 @@ EARLY = Life(  # stopped while a machine is being made
     doubts={"1/1": "after"},
     offsets=(0, 3),
     boots=2,
-    replayed=False,
     moments=4,
 )
 GANG = Life(  # no machine for one rank, then a rank is lost, and all go on from what they saved
@@ -99,6 +98,7 @@ GANG = Life(  # no machine for one rank, then a rank is lost, and all go on from
     },
     doubts={"1/1": "never"},
     looks={0: (0, 15, 45)},
+    replayed=True,
     moments=11,
 )
 DRILL = Life(  # one machine is reclaimed on purpose after a notice, another one is lost
@@ -120,7 +120,6 @@ HIDDEN = Life(  # machines are found and listed only some seconds after they wer
     words=dict.fromkeys(("0/1", "1/1", "2/1"), (*_BOOT, "exits 0")),
     doubts={"0/1": "after", "1/1": "before"},
     caps=SupplierCaps(sync_delete=True, visibility_delay=timedelta(seconds=5)),
-    replayed=False,
     looks={0: (0, 3, 45)},
     moments=5,
 )
