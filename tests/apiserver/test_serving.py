@@ -15,6 +15,7 @@ from tests.apiserver.conftest import ADMIN, A, N
 from tests.apiserver.serving import Served, cut_off, plain, served
 from tests.watchcache.conftest import until
 
+from nodus_api.apiserver.peer import STATE_KEY
 from nodus_api.tasks import spawn
 
 
@@ -173,6 +174,22 @@ async def test_any_host_that_go_accepts_is_accepted(
     assert raw.startswith(b"HTTP/1.1 200 OK\r\n")
 
 
+async def test_a_connection_that_is_gone_is_asked_nothing(one: Served) -> None:  # LW-148
+    """Its transport answers no question any more, and that is no fault to be told of."""
+    async with one.connect() as (_, writer):
+        writer.write(request(f"{N}?watch=1&resourceVersion={one.replica.rev}"))
+        await until(lambda: len(one.replica.app.watches) == 1)
+        [connection] = one.server.server_state.connections
+        peer = connection.app_state[STATE_KEY]
+        before = peer.acknowledged()
+    await until(lambda: not one.server.server_state.connections)
+    peer.bound_buffer()
+
+    assert before is not None
+    assert peer.acknowledged() is None
+    await until(lambda: len(one.replica.app.watches) == 0)
+
+
 @pytest.mark.parametrize("ends", [True, False])
 async def test_a_header_block_is_bounded(one: Served, ends: bool) -> None:  # AS-089
     raw = request(N, *(f"X-{number}: {'y' * 1000}" for number in range(40)))
@@ -218,7 +235,9 @@ async def test_a_watcher_that_reads_nothing_is_cut_off(one: Served) -> None:  # 
         seen = 0
         async with asyncio.timeout(20):
             while replica.app.metrics.terminated_watchers == 0:
-                replica.change("example", "train-0-e1", "Running", **{"x": "y" * 200_000})
+                replica.change(
+                    "example", "train-0-e1", "Running", **{"status.reason": "y" * 200_000}
+                )
                 await anext(lines)  # the other one is not delayed
                 seen += 1
 

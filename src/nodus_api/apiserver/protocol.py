@@ -10,6 +10,7 @@ import logging
 import re
 import socket
 import sys
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Any
 
@@ -63,18 +64,20 @@ class NodusProtocol(HttpToolsProtocol):
         """Note the peer, and wait for the first request."""
         peername = transport.get_extra_info("peername")
         address = peername[0] if isinstance(peername, tuple) else ""
+        # kept, since a transport under TLS that was cut off answers no question any more
+        sock = _tcp_socket(transport)
         self.app_state = {
             **self.app_state,
             STATE_KEY: Peer(
                 address=address,
                 abort=transport.abort,
-                bound_buffer=lambda: _bound_buffer(transport),
-                acknowledged=lambda: _acknowledged(transport),
+                bound_buffer=lambda: _bound_buffer(sock),
+                acknowledged=lambda: _acknowledged(sock),
             ),
         }
         super().connection_made(transport)
         transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
-        _set_options(transport)
+        _set_options(sock)
         self._arm_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -112,6 +115,10 @@ class NodusProtocol(HttpToolsProtocol):
             raise _Refused
         if (problem := self._host_problem()) is not None:
             self._refuse(BadRequest(problem, fix="Send one header `Host: NAME` or `NAME:PORT`."))
+            raise _Refused
+        if len(self.url) > self._server.options.max_url_bytes:
+            # before uvicorn parses it, which cannot read one of 64 KiB and calls it malformed
+            self._refuse_url()
             raise _Refused
         super().on_headers_complete()
         if self.parser.get_http_version() == "1.0":
@@ -167,6 +174,13 @@ class NodusProtocol(HttpToolsProtocol):
             return "malformed Host header"
         return None
 
+    def _refuse_url(self) -> None:
+        self._refuse(
+            RequestEntityTooLarge(
+                self._server.options.max_url_bytes, status=HTTPStatus.REQUEST_URI_TOO_LONG
+            )
+        )
+
     def _refuse_headers(self) -> None:
         self._refuse(
             RequestEntityTooLarge(
@@ -216,15 +230,14 @@ def _tcp_socket(transport: asyncio.Transport) -> socket.socket | None:
     return sock if sock is not None and sock.family in _TCP_FAMILIES else None
 
 
-def _bound_buffer(transport: asyncio.Transport) -> None:
-    sock = _tcp_socket(transport)
+def _bound_buffer(sock: socket.socket | None) -> None:
     if sock is not None:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, WRITE_BUFFER_BYTES)
+        with suppress(OSError):  # the connection is gone
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, WRITE_BUFFER_BYTES)
 
 
-def _acknowledged(transport: asyncio.Transport) -> int | None:
+def _acknowledged(sock: socket.socket | None) -> int | None:
     """Return `tcpi_bytes_acked`: the fill of a buffer says nothing under TLS (AS-093)."""
-    sock = _tcp_socket(transport)
     if sock is None or not hasattr(socket, "TCP_INFO"):
         return None
     try:
@@ -234,9 +247,8 @@ def _acknowledged(transport: asyncio.Transport) -> int | None:
     return int.from_bytes(info[_BYTES_ACKED], sys.byteorder) if len(info) >= 128 else None
 
 
-def _set_options(transport: asyncio.Transport) -> None:
+def _set_options(sock: socket.socket | None) -> None:
     """Send at once what was written (LW-129), and find out about dead peers (AS-090, LW-151)."""
-    sock = _tcp_socket(transport)
     if sock is None:
         return
     # asyncio sets it only on sockets made with the protocol's number, so not on ours; without it an
