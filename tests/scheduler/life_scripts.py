@@ -82,7 +82,7 @@ EARLY = Life(  # stopped while a machine is being made
     boots=2,
     moments=4,
 )
-GANG = Life(  # no machine for one rank, then a rank is lost, and all go on from what they saved
+GANG = Life(  # a rank is lost, and all go on from what they saved together
     name="gang",
     spec={
         "completions": 2,
@@ -91,13 +91,11 @@ GANG = Life(  # no machine for one rank, then a rank is lost, and all go on from
         "checkpoint": {"restartable": True},
     },
     words={
-        "0/2": (*_BOOT, "saves 1", "beat", "stopped"),
-        "1/2": (*_BOOT, "saves 1", "dies"),
-        "0/3": (*_BOOT, "exits 0"),
-        "1/3": (*_BOOT, "exits 0"),
+        "0/1": (*_BOOT, "saves 1", "beat", "stopped"),
+        "1/1": (*_BOOT, "saves 1", "dies"),
+        "0/2": (*_BOOT, "exits 0"),
+        "1/2": (*_BOOT, "exits 0"),
     },
-    doubts={"1/1": "never"},
-    looks={0: (0, 15, 45)},
     replayed=True,
     moments=11,
 )

@@ -68,16 +68,13 @@ class TrueSupplier(FakeSupplier):
     asked_to_go: dict[str, datetime] = field(default_factory=dict)
     doubts: dict[str, str] = field(default_factory=dict)
     """How the first create of an Attempt (`slot/epoch`) is answered: Ambiguous `before` or `after`
-    its effect, or that there is `none`. `never` is there one for it, however often it asks.
+    its effect, or that there is `none`.
     """
     made_again: list[str] = field(default_factory=list)
 
     async def create(self, intent: MachineIntent) -> MachineView:
-        which = f"{intent.incarnation.slot}/{intent.epoch}"
-        doubt = self.doubts.pop(which, "")
-        if doubt == "never":
-            self.doubts[which] = doubt
-        if doubt in ("none", "never"):
+        doubt = self.doubts.pop(f"{intent.incarnation.slot}/{intent.epoch}", "")
+        if doubt == "none":
             raise NoCapacity("nothing is free")
         if doubt == "before":
             raise Ambiguous("the call never came")
