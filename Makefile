@@ -28,7 +28,7 @@ demo: $(READY)
 up: $(READY)
 	@$(BIN)/nodus up $(if $(D),--data-dir $(D))
 
-# First the programs of other versions, as far as they can be had. The kernel and the wire format must be covered to the last branch by
+# First the client programs and those of other versions, as far as they can be had. The kernel and the wire format must be covered to the last branch by
 # their own tests; the rest is dealt to workers as tests/conftest.py says, unwatched, since watching would cost it half its time.
 test: $(READY)
 	@$(BIN)/python -m tests.programs
@@ -48,3 +48,4 @@ openapi: $(READY)
 locks:
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header pyproject.toml -o requirements.lock
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --extra dev pyproject.toml -o requirements-dev.lock
+	cd tests/clients/python && uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header requirements.in -o requirements.lock

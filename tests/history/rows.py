@@ -46,13 +46,19 @@ class Kept:
 async def read(database: Database) -> Kept:
     """Return the log, the ledger and the machines; `database` is in the scheduler's role."""
     async with database.snapshot() as connection:
-        log = tuple(Row(**row) for row in (await connection.execute(_LOG)).mappings())
+        log = await _log(connection)
         machines = (await connection.execute(_MACHINES)).mappings()
         return Kept(
             log=log,
             ledger=await _ledger(connection, log[-1].rev if log else 0),
             machines=tuple(Machine(**row, alive=False) for row in machines),
         )
+
+
+async def read_log(database: Database) -> tuple[Row, ...]:
+    """Return the log alone."""
+    async with database.single_reads() as connection:
+        return await _log(connection)
 
 
 async def newest(database: Database) -> tuple[int, int]:
@@ -69,6 +75,10 @@ def history_of(kept: Kept, alive: Collection[str]) -> History:
         ledgers=(kept.ledger,),
         machines=tuple(replace(one, alive=one.key in alive) for one in kept.machines),
     )
+
+
+async def _log(connection: AsyncConnection) -> tuple[Row, ...]:
+    return tuple(Row(**row) for row in (await connection.execute(_LOG)).mappings())
 
 
 async def _ledger(connection: AsyncConnection, head: int) -> Ledger:
