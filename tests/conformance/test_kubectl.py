@@ -136,7 +136,7 @@ def test_ages_are_those_of_the_moment_in_a_watch(
     assert all(re.fullmatch(r"\d+s", age) for age in ages), ages
 
 
-def test_explain_tells_the_fields(kubectl: Kubectl) -> None:  # LW-230, LW C-25
+def test_explain_tells_the_fields(kubectl: Kubectl) -> None:  # LW-230, LW C-25; field case A14
     said = kubectl("explain", "attempts.status.placement")
 
     assert "KIND:       Attempt" in said
@@ -181,7 +181,7 @@ def test_wait_ends_when_it_comes_true(kubectl: Kubectl, live: Up) -> None:
     assert live.attempts(owner)[0]["status"]["phase"] == "Succeeded"
 
 
-def test_api_resources_lists_attempts(kubectl: Kubectl) -> None:  # LW C-21, LW-017
+def test_api_resources_lists_attempts(kubectl: Kubectl) -> None:  # LW C-21, LW-017; field case A41
     said = kubectl("api-resources", "-v=6", "--cached=false").splitlines()
     asked = [line for line in said if re.search(r'GET"? (url=")?https://', line)]
 

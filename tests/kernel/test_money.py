@@ -114,7 +114,7 @@ def test_a_score_has_four_decimals(value: str, text: str) -> None:  # SC-320
 
 
 @given(value=amounts)
-def test_every_shown_number_is_digits_and_a_point(value: Decimal) -> None:  # LW-218
+def test_every_shown_number_is_digits_and_a_point(value: Decimal) -> None:  # LW-218, field case C17
     shown = [format_usd(value), format_hours(value), format_rate(value), format_score(value)]
 
     assert all(re.fullmatch(r"[0-9]+\.[0-9]{2,6}", text) for text in shown)
