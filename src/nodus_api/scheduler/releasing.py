@@ -124,7 +124,9 @@ async def sweep_orphans(loop: LoopContext) -> None:
 
     A machine without a row, or whose row is Gone: its intent was committed before it was
     made, so nothing that is still wanted can look like this. And one whose Attempt ended
-    long ago and that nobody has released, which is released now.
+    long ago and that nobody has released, which is released now: after it was noted, else a
+    leader that dies between leaves no note, and before it is deleted, else it leaves a row
+    that no list tells of any more.
     """
     for handle, look in loop.calls.orphans.returned().items():
         if not isinstance(look, Exception) and look.verdict is Verdict.GONE:
@@ -134,14 +136,14 @@ async def sweep_orphans(loop: LoopContext) -> None:
             loop.failed_call("list", answer)
             continue
         unused = await loop.machines.unused([view.key for view in answer], LEFT_BEHIND)
+        orphans = {view.handle: unused[view.key] for view in answer if view.key in unused}
+        for handle, orphan in orphans.items():
+            loop.metrics.orphans.inc()
+            log.warning("a machine without a use is deleted", extra={"handle": handle})
+            await _note_orphan(loop, handle, orphan.cause, gone=False)
         await _release_left(loop, unused)
-        for view in answer:
-            orphan = unused.get(view.key)
-            if orphan is not None:
-                loop.metrics.orphans.inc()
-                log.warning("a machine without a use is deleted", extra={"handle": view.handle})
-                await _note_orphan(loop, view.handle, orphan.cause, gone=False)
-                loop.calls.orphans.send(view.handle, partial(_delete, loop, view.handle))
+        for handle in orphans:
+            loop.calls.orphans.send(handle, partial(_delete, loop, handle))
         listed = {view.handle for view in answer}
         for handle in await loop.machines.open_orphans(loop.supplier.name):
             if handle not in listed:  # it went while nobody was there to hear of it
