@@ -75,6 +75,16 @@ async def test_both_markets_of_an_offer_share_its_machines(world: World) -> None
     assert waiting["metadata"]["annotations"]["nodus.dev/waiting-for"] == "Capacity"
 
 
+async def test_a_supplier_that_owes_machines_has_none(world: World) -> None:
+    """It counts what it does not know of; its offers are read all the same."""
+    world.supplier = FakeSupplier(world.clock, offered=[an_offer(available=-2)])
+    await world.submit()
+    await world.settle()
+
+    assert [row["available"] for row in await world.rows(t.offering_stats)] == [0]
+    assert await world.stage() == "Pending"
+
+
 async def test_projects_take_turns_and_the_oldest_comes_first(world: World) -> None:  # SC-371
     """Of three that one project asked for first, the two oldest share the room with another's."""
     world.pace = Pace(placed_at_once=3)

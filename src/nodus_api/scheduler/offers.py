@@ -98,5 +98,5 @@ def _offer(offer: SupplierOffer) -> Offer:
         cost_spot=offer.cost_spot,
         increment=offer.increment,
         minimum=offer.minimum,
-        available=offer.available,
+        available=None if offer.available is None else max(0, offer.available),
     )
