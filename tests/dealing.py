@@ -8,7 +8,7 @@ from xdist.scheduler.loadscope import LoadScopeScheduling
 
 DEALT_ONE_BY_ONE = ("tests/scheduler/", "tests/goldens_live/")
 DEALT_TOGETHER = "tests/clients/"  # one server and one writing period for all of it
-MOST_WORKERS = 4
+MOST_WORKERS = 6
 
 
 class Dealer(LoadScopeScheduling):  # type: ignore[misc] # xdist has no types
@@ -30,8 +30,8 @@ class Dealer(LoadScopeScheduling):  # type: ignore[misc] # xdist has no types
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """One worker more than cores: many tests wait for processes, and each has a Postgres."""
-    return min(len(os.sched_getaffinity(0)) + 1, MOST_WORKERS)
+    """Two workers more than cores: many tests wait for processes, and each has a Postgres."""
+    return min(len(os.sched_getaffinity(0)) + 2, MOST_WORKERS)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Dealer | None:

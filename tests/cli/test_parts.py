@@ -37,6 +37,7 @@ EVERYTHING: dict[str, Any] = {
     "request_timeout": timedelta(seconds=61.5),
     "shutdown_delay": timedelta(seconds=1),
     "shutdown_watch_grace": timedelta(0),
+    "cors_allowed_origins": ("https://one.test", "https://two.test"),
     "runner_bind": "127.0.0.2",
     "runner_port": 1445,
     "health_bind": "127.0.0.3",
