@@ -1,6 +1,7 @@
 """Requests byte by byte on a real socket, and answers read as a strict client reads them."""
 
 import asyncio
+import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -9,6 +10,7 @@ from typing import Any
 
 import orjson
 from tests.apiserver.conftest import ADMIN
+from tests.apiserver.serving import Served
 
 PATIENCE = 30.0
 
@@ -116,3 +118,21 @@ def request(
     if body:
         head.append(b"Content-Length: %d" % len(body))
     return b"\r\n".join(head) + b"\r\n\r\n" + body
+
+
+def left_unread(one: Served, raw: bytes) -> ssl.SSLSocket:
+    """Ask, read the headers, and no more: what comes then fills the kernel's buffer and waits.
+
+    A stream of asyncio would go on reading into buffers of its own: slowly, as the window is
+    small, so that its peer is long not stuck.
+    """
+    sock = socket.socket()
+    sock.settimeout(PATIENCE)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16 * 1024)
+    sock.connect(("127.0.0.1", one.port))
+    client = one.context.wrap_socket(sock, server_hostname="localhost")
+    client.sendall(raw)
+    head = b""
+    while not head.endswith(b"\r\n\r\n"):
+        head += client.recv(1)
+    return client

@@ -12,7 +12,8 @@ import httpx
 import orjson
 import pytest
 from tests.apiserver.conftest import ADMIN, A, N
-from tests.apiserver.serving import Served, cut_off, plain, served
+from tests.apiserver.raw import left_unread
+from tests.apiserver.serving import Served, plain, served
 from tests.watchcache.conftest import until
 
 from nodus_api.apiserver.peer import STATE_KEY
@@ -219,30 +220,20 @@ async def test_an_idle_connection_may_wait_for_its_next_request(one: Served) -> 
 
 async def test_a_watcher_that_reads_nothing_is_cut_off(one: Served) -> None:  # AS-093, LW C-88
     replica = one.replica
-    sock = socket.create_connection(("127.0.0.1", one.port))
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    sock.setblocking(False)
-    reader, writer = await asyncio.open_connection(
-        sock=sock, ssl=one.context, server_hostname="localhost", limit=1024
-    )
-    rev = replica.rev
-    writer.write(request(f"{N}?watch=1&resourceVersion={rev}"))
-    async with asyncio.timeout(3):
-        await reader.readuntil(b"\r\n\r\n")
-    target = f"{N}?watch=1&resourceVersion={rev}"
-    async with one.http.stream("GET", target) as other:
-        lines = other.aiter_lines()
-        seen = 0
-        async with asyncio.timeout(20):
-            while replica.app.metrics.terminated_watchers == 0:
-                replica.change(
-                    "example", "train-0-e1", "Running", **{"status.reason": "y" * 200_000}
-                )
-                await anext(lines)  # the other one is not delayed
-                seen += 1
+    target = f"{N}?watch=1&resourceVersion={replica.rev}"
+    with await asyncio.to_thread(left_unread, one, request(target)):
+        async with one.http.stream("GET", target) as other:
+            lines = other.aiter_lines()
+            seen = 0
+            async with asyncio.timeout(20):
+                while replica.app.metrics.terminated_watchers == 0:
+                    replica.change(
+                        "example", "train-0-e1", "Running", **{"status.reason": "y" * 200_000}
+                    )
+                    await anext(lines)  # the other one is not delayed
+                    seen += 1
 
     assert seen > 1
-    await cut_off(writer)
     await until(lambda: len(replica.app.watches) == 0)
 
 
