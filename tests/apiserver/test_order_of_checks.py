@@ -53,3 +53,21 @@ async def test_a_project_that_is_not_seen_has_no_paths_of_its_own(
 ) -> None:  # LW-021: the route is judged before the right
     got = await replica.alice.get(f"{OTHER}/scan-0-e1/log")
     assert got.status == 404
+
+
+@pytest.mark.parametrize(
+    ("target", "kind", "status"),
+    [
+        (f"{N}?limit=abc", "PartialObjectMetadata", 400),
+        (f"{N}?continue=xx", "PartialObjectMetadata", 400),
+        (N, "PartialObjectMetadata", 406),
+        (f"{N}/nope", "PartialObjectMetadataList", 404),
+        (f"{N}/train-0-e1", "PartialObjectMetadataList", 406),
+    ],
+)
+async def test_a_form_that_does_not_fit_is_told_last(
+    replica: Replica, target: str, kind: str, status: int
+) -> None:  # LW-053: kube-apiserver finds out when it writes the answer
+    accept = f"application/json;as={kind};v=v1;g=meta.k8s.io"
+
+    assert (await replica.alice.get(target, accept=accept)).status == status

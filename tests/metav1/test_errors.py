@@ -150,6 +150,8 @@ def test_a_refusal_is_quoted_and_escaped_but_for_the_reason() -> None:  # AS-056
     )
     assert error.headers == {"X-Content-Type-Options": "nosniff"}
     assert error.details == StatusDetails(group="nodus.dev", kind="attempts")
+    named = errors.Forbidden.resource(ATTEMPTS, user="a", verb="get", name="<b>")
+    assert named.message.startswith('attempts.nodus.dev "<b>" is forbidden: User "a" cannot get ')
     assert EACH["forbidden-named"].details == StatusDetails(
         group="nodus.dev", kind="attempts", name="a"
     )

@@ -21,6 +21,8 @@ from nodus_api.metav1.fields import Requirement
         ("a=", [("a", "", False)]),
         (r"a=x\,y\=z\\", [("a", r"x,y=z\ "[:-1], False)]),
         ("=b", [("", "b", False)]),
+        ("=", []),
+        ("!=,a=b,==", [("a", "b", False)]),
     ],
 )
 def test_what_selectors_say(text: str, terms: list[tuple[str, str, bool]]) -> None:  # LW-097

@@ -90,7 +90,7 @@ def test_what_selectors_say(text: str, terms: list[Requirement]) -> None:  # LW-
         ("-a", f'unable to parse requirement: <nil>: Invalid value: "-a": name part {BAD_NAME}'),
         (
             "x/y/z",
-            'unable to parse requirement: <nil>: Invalid value: "x/y/z": a qualified name '
+            'unable to parse requirement: <nil>: Invalid value: "x/y/z": a valid label key '
             f"{BAD_NAME} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')",
         ),
         (

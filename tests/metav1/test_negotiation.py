@@ -33,6 +33,8 @@ JSON = Representation()
         ("application/json", JSON),
         ("Application/JSON", JSON),
         ("application/json, */*;q=0.8", JSON),
+        ("*", JSON),
+        ("application/json;sv=v1", JSON),
         ("application/json;charset=utf-8;pretty=1;foo=bar", JSON),
         ("application/json;stream=watch", JSON),
         ("application/json;stream=", JSON),
@@ -69,7 +71,7 @@ def test_the_best_clause_wins(accept: str | None, wanted: Representation) -> Non
         "application/json;as=Table;v=v2;g=meta.k8s.io",
         "application/json;v=v1",
         "application/json;stream=other",
-        "application/json;sv=v1",
+        "application/json;sv=v2",
         "application/json;q=0",
         ",;",
         V2,
@@ -102,6 +104,11 @@ def test_discovery_has_two_forms(accept: str | None, aggregated: bool) -> None: 
 def test_the_removed_discovery_form_alone_is_406() -> None:  # LW-036, LW C-19
     with pytest.raises(NotAcceptable):
         negotiate_discovery(V2BETA1)
+
+
+def test_discovery_has_no_version_of_its_own() -> None:  # LW-051
+    with pytest.raises(NotAcceptable):
+        negotiate_discovery("application/json;sv=v1")
 
 
 def test_plain_json_alone() -> None:  # LW-232, field case A09

@@ -112,8 +112,23 @@ class FeedLog:
         self.grown.set()
         return revs
 
+    def record(
+        self, kind: str, uid: UUID, project: str, name: str, sel: str = "", doc: bytes = b""
+    ) -> int:
+        """One transaction of one change, of a document made elsewhere; returns its revision."""
+        rev = self._row(self.rows[-1].tx + 1, kind, uid, project, name, sel, doc)
+        self.grown.set()
+        return rev
+
     def _append(
         self, tx: int, kind: str, uid: UUID, project: str, name: str, labels: LABELS, fields: LABELS
+    ) -> int:
+        sel = orjson.dumps({"labels": labels, "fields": fields}).decode()
+        doc = document(uid, project, name, labels, fields, self.rows[-1].rev + 1)
+        return self._row(tx, kind, uid, project, name, sel, doc)
+
+    def _row(
+        self, tx: int, kind: str, uid: UUID, project: str, name: str, sel: str, doc: bytes
     ) -> int:
         rev = self.rows[-1].rev + 1
         old = self.stored.get(uid)
@@ -122,8 +137,6 @@ class FeedLog:
             sel, doc = old.sel, old.doc
             del self.stored[uid]
         else:
-            sel = orjson.dumps({"labels": labels, "fields": fields}).decode()
-            doc = document(uid, project, name, labels, fields, rev)
             self.stored[uid] = Stored(
                 uid=uid, project=project, name=name, rev=rev, sel=sel, doc=doc
             )

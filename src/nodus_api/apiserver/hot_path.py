@@ -6,6 +6,7 @@ from nodus_api.apiserver.reads import (
     ReadTools,
     list_answer,
     object_answer,
+    object_name,
     parse_options,
     rendering_of,
     shard_info,
@@ -13,7 +14,7 @@ from nodus_api.apiserver.reads import (
 )
 from nodus_api.apiserver.render import ATTEMPT_FORM
 from nodus_api.apiserver.request import Request, RequestInfo, Target
-from nodus_api.attempts.resource import ATTEMPTS, GROUP_VERSION, KIND, LIST_KIND, RESOURCE
+from nodus_api.attempts.resource import ATTEMPTS, GROUP_VERSION, RESOURCE
 from nodus_api.attempts.selectable import SUPPORTED
 from nodus_api.metav1 import continue_token
 from nodus_api.metav1.continue_token import Continuation, Seal
@@ -47,26 +48,23 @@ class AttemptReads:
     async def get(self, request: Request) -> Answer:
         """Return one Attempt (LW-003, LW-105)."""
         info = request.info
-        rendering = rendering_of(
-            request, ATTEMPT_FORM, self._tools.clock, lambda found: found.for_object(KIND)
-        )
+        rendering = rendering_of(request, ATTEMPT_FORM, self._tools.clock)
+        name = object_name(request)
         given = request.query.get("resourceVersion", "")
         revision = parse_resource_version(given)
         try:
             entry = await self._cache.get(
-                info.namespace, info.name, at_least(revision if given else None)
+                info.namespace, name, at_least(revision if given else None)
             )
         except CACHE_ERRORS as error:
             raise of_cache(error, too_old=expired_list) from error
         if entry is None or entry.body is None:
-            raise NotFound.object(ATTEMPTS, info.name, namespace=info.namespace)
+            raise NotFound.object(ATTEMPTS, name, namespace=info.namespace)
         return object_answer(request, rendering, entry.body)
 
     async def list(self, request: Request) -> Answer:
         """Return Attempts of a project or of all (LW-101, LW-106 to LW-117)."""
-        rendering = rendering_of(
-            request, ATTEMPT_FORM, self._tools.clock, lambda found: found.for_list(LIST_KIND)
-        )
+        rendering = rendering_of(request, ATTEMPT_FORM, self._tools.clock)
         options = parse_options(request, SUPPORTED)
         try:
             seal = self._seal(request.info, options) if _pages(options) else None
@@ -84,9 +82,7 @@ class AttemptReads:
 
     def watch(self, request: Request) -> Answer:
         """Return a stream of changes (section 5). Raises what refuses it at once (LW-122)."""
-        rendering = rendering_of(
-            request, ATTEMPT_FORM, self._tools.clock, lambda found: found.for_watch()
-        )
+        rendering = rendering_of(request, ATTEMPT_FORM, self._tools.clock)
         options = parse_options(request, SUPPORTED)
         try:
             self._cache.check_watch()

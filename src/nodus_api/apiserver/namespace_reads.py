@@ -22,6 +22,7 @@ from nodus_api.apiserver.reads import (
     ReadTools,
     list_answer,
     object_answer,
+    object_name,
     parse_options,
     rendering_of,
     shard_info,
@@ -75,13 +76,8 @@ class NamespaceReads:
             raise of_cache(error, too_old=expired_list) from error
 
     async def _get(self, request: Request) -> Answer:
-        name = request.info.name
-        rendering = rendering_of(
-            request,
-            NAMESPACE_FORM,
-            self._tools.clock,
-            lambda found: found.for_object(namespaces.KIND),
-        )
+        rendering = rendering_of(request, NAMESPACE_FORM, self._tools.clock)
+        name = object_name(request)
         given = request.query.get("resourceVersion", "")
         revision = parse_resource_version(given)
         view = await self._view(at_least(revision if given else None))
@@ -91,12 +87,7 @@ class NamespaceReads:
         return object_answer(request, rendering, namespace_body(project))
 
     async def _list(self, request: Request) -> Answer:
-        rendering = rendering_of(
-            request,
-            NAMESPACE_FORM,
-            self._tools.clock,
-            lambda found: found.for_list(namespaces.LIST_KIND),
-        )
+        rendering = rendering_of(request, NAMESPACE_FORM, self._tools.clock)
         options = parse_options(request, namespaces.SUPPORTED_FIELDS)
         seal = self._seal(options) if options.limit or options.continue_ else None
         at, start = _place(options, seal)
@@ -113,9 +104,7 @@ class NamespaceReads:
         return await list_answer(request, rendering, metadata, [namespace_body(p) for p in shown])
 
     def _watch(self, request: Request) -> Answer:
-        rendering = rendering_of(
-            request, NAMESPACE_FORM, self._tools.clock, lambda found: found.for_watch()
-        )
+        rendering = rendering_of(request, NAMESPACE_FORM, self._tools.clock)
         options = parse_options(request, namespaces.SUPPORTED_FIELDS)
         self._loaded()
         user, chosen = _user(request), _chooser(options)

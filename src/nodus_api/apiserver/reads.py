@@ -4,7 +4,7 @@ The hot path and the FastAPI routes of the same paths both end here, so that the
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 from nodus_api.apiserver.answers import Answer, BodyAnswer
@@ -16,8 +16,10 @@ from nodus_api.apiserver.request import Request
 from nodus_api.apiserver.streaming import StreamTimes, WatchSource, WatchStream
 from nodus_api.apiserver.watches import RunningWatches
 from nodus_api.clock import Clock, give_way
+from nodus_api.metav1.errors import BadRequest
+from nodus_api.metav1.golang import quote
 from nodus_api.metav1.list_options import ListOptions
-from nodus_api.metav1.negotiation import Form, Representation, negotiate
+from nodus_api.metav1.negotiation import Form, negotiate
 from nodus_api.metav1.objects import ListMeta, ShardInfo
 from nodus_api.metav1.partial import LIST_END, indented
 from nodus_api.metav1.query import is_pretty
@@ -50,23 +52,35 @@ def parse_options(request: Request, supported: Collection[str]) -> ListOptions:
     )
 
 
-def rendering_of(
-    request: Request,
-    form: ResourceForm,
-    clock: Clock,
-    choose: Callable[[Representation], Representation],
-) -> Rendering:
-    """Return the form that the request asks for; `choose` refuses what does not fit.
+def rendering_of(request: Request, form: ResourceForm, clock: Clock) -> Rendering:
+    """Return the form that the request asks for; the answer may still refuse it (LW-053).
 
     Raises NotAcceptable, or BadRequest for an includeObject that a Table does not know.
     """
-    representation = choose(negotiate(request.header(b"accept")))
+    representation = negotiate(request.header(b"accept"))
     is_table = representation.form is Form.TABLE
     return Rendering(
         form=form,
         representation=representation,
         include=IncludeObject.parse(request.query if is_table else {}),
         now=clock.now(),
+    )
+
+
+def object_name(request: Request) -> str:
+    """Return the name that a get is for. Raises BadRequest for one that none can have (LW-014)."""
+    name = request.info.name
+    if name in (".", ".."):
+        raise _no_name(name, f"may not be '{name}'")
+    if "%" in name:
+        raise _no_name(name, "may not contain '%'")
+    return name
+
+
+def _no_name(name: str, why: str) -> BadRequest:
+    return BadRequest(
+        f"Name parameter invalid: {quote(name)}: {why}",
+        fix="Ask for a name of a list, such as `kubectl get attempts -o name` prints.",
     )
 
 
@@ -82,7 +96,8 @@ def wants_indent(request: Request) -> bool:
 
 
 def object_answer(request: Request, rendering: Rendering, body: bytes) -> BodyAnswer:
-    """Return the answer to a get."""
+    """Return the answer to a get. Raises NotAcceptable for the form of a list."""
+    rendering.representation.for_object(rendering.form.kind)
     found = rendering.object(body)
     return BodyAnswer.of(indented(found) if wants_indent(request) else found)
 
@@ -93,8 +108,9 @@ async def list_answer(
     """Return the answer to a list.
 
     Plain JSON is joined as it is sent, since its length is known before; every other form is made
-    here, in pieces with yields.
+    here, in pieces with yields. Raises NotAcceptable for the form of one object.
     """
+    rendering.representation.for_list(rendering.form.list_kind)
     head = rendering.list_head(metadata)
     pieces = rendering.list_pieces(bodies)
     if wants_indent(request):
@@ -127,7 +143,7 @@ def watch_answer(
     return WatchStream(
         begin,
         options=options,
-        rendering=rendering,
+        rendering=replace(rendering, representation=rendering.representation.for_watch()),
         times=StreamTimes(
             lasts=options.watch_seconds(drawn),
             bookmark_interval=tools.options.bookmark_interval.total_seconds(),

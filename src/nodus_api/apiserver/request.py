@@ -1,7 +1,7 @@
 """What a request is about: its path read once, by hand, before anything else (AS-083).
 
-Kubernetes' own grammar of paths: slashes at both ends do not matter, a segment never holds a slash
-or a percent sign, and an empty one in the middle names nothing (LW-013, LW-014).
+Kubernetes' own grammar of paths: slashes at the end do not matter, a segment never holds a slash
+or a percent sign, and an empty one in front or in the middle names nothing (LW-013, LW-014).
 """
 
 from collections.abc import Iterable, Mapping
@@ -122,13 +122,16 @@ def read_request_info(method: str, raw_path: bytes, query: Mapping[str, str]) ->
 
 def _segments(raw_path: bytes) -> list[str] | None:
     """Return the decoded segments of a path, None if it has one that names nothing (LW-014)."""
+    if raw_path.startswith(b"//"):
+        return None
     trimmed = raw_path.decode("latin-1").strip("/")
     if not trimmed:
         return []
     segments = [unquote(segment) for segment in trimmed.split("/")]
-    for segment in segments:
-        if segment in ("", ".", "..") or "/" in segment or "%" in segment:
-            return None
+    if any(segment == "" or "/" in segment for segment in segments):
+        return None
+    if any(segment in (".", "..") or "%" in segment for segment in segments[:-1]):
+        return None  # as the last, it is a name that no object can have
     return segments
 
 

@@ -65,8 +65,8 @@ class Forbidden(APIError):
         """Return the refusal of a verb on a resource; without a namespace at the cluster scope."""
         what = f"{resource} {quote(name)}" if name else str(resource)
         where = f"in the namespace {quote(namespace)}" if namespace else "at the cluster scope"
-        message = (
-            f"{what} is forbidden: User {quote(user)} cannot {verb} resource "
+        refused = (
+            f"User {quote(user)} cannot {verb} resource "
             f"{quote(resource.resource)} in API group {quote(resource.group)} {where}"
         )
         fix = (
@@ -75,7 +75,8 @@ class Forbidden(APIError):
             else "Ask for one project with `-n PROJECT`, or for membership in the group "
             "nodus:admins."
         )
-        return cls(_with_reason(message, why), fix=fix, details=resource.details(name=name))
+        message = f"{what} is forbidden: {_with_reason(refused, why)}"
+        return cls(message, fix=fix, details=resource.details(name=name))
 
     @classmethod
     def path(cls, path: str, *, user: str, verb: str = "get", why: str = "") -> "Forbidden":

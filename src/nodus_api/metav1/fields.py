@@ -73,11 +73,13 @@ EVERYTHING = Selector()
 def parse(text: str) -> Selector:
     """Return the selector that `text` says; which fields exist is asked by `Selector.check`.
 
+    A term of an operator alone says nothing, as in kube-apiserver.
     Raises BadRequest with the parser's text (LW-082, LW-097).
     """
     terms = sorted(term for term in _terms(text) if term)
     try:
-        return Selector(requirements=tuple(_requirement(text, term) for term in terms))
+        requirements = [_requirement(text, term) for term in terms]
+        return Selector(requirements=tuple(r for r in requirements if r.field or r.value))
     except ValueError as wrong:
         raise BadRequest(
             str(wrong),

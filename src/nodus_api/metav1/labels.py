@@ -150,7 +150,7 @@ def key_errors(key: str) -> list[str]:
     prefix, slash, name = key.rpartition("/")
     if "/" in prefix:
         return [
-            f"a qualified name {_NAME_TEXT} with an optional DNS subdomain prefix and '/' "
+            f"a valid label key {_NAME_TEXT} with an optional DNS subdomain prefix and '/' "
             "(e.g. 'example.com/MyName')"
         ]
     errors = _prefix_errors(prefix) if slash else []

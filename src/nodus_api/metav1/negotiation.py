@@ -71,6 +71,8 @@ _DISCOVERY: _Transforms = {
     (Form.DISCOVERY.value, "apidiscovery.k8s.io", "v2"): Representation(form=Form.DISCOVERY)
 }
 _TYPES = frozenset({JSON, "application/*", "*/*"})
+_SERVER_VERSION = "v1"
+"""The version of the answers that a clause may name by `sv`, as kube's own resources have it."""
 
 
 def negotiate(accept: str | None) -> Representation:
@@ -78,7 +80,7 @@ def negotiate(accept: str | None) -> Representation:
 
     Raises NotAcceptable when no clause can be served (LW-055).
     """
-    return _choose(accept, _OBJECTS)
+    return _choose(accept, _OBJECTS, server_version=_SERVER_VERSION)
 
 
 def negotiate_discovery(accept: str | None) -> Representation:
@@ -104,11 +106,15 @@ def prefers_html(accept: str | None) -> bool:
     return False
 
 
-def _choose(accept: str | None, transforms: _Transforms) -> Representation:
+def _choose(
+    accept: str | None, transforms: _Transforms, *, server_version: str = ""
+) -> Representation:
     if not accept or not accept.strip():
         return PLAIN
     for kind, parameters in _clauses(accept):
-        if kind in _TYPES and (found := _representation(parameters, transforms)):
+        if parameters.get("sv", "") not in ("", server_version) or kind not in _TYPES:
+            continue
+        if found := _representation(parameters, transforms):
             return found
     raise NotAcceptable()
 
@@ -117,7 +123,7 @@ def _representation(
     parameters: Mapping[str, str], transforms: _Transforms
 ) -> Representation | None:
     """Return what a clause's parameters ask for, None to skip the clause (LW-051)."""
-    if parameters.get("stream", "") not in ("", "watch") or parameters.get("sv"):
+    if parameters.get("stream", "") not in ("", "watch"):
         return None
     wanted = (parameters.get("as"), parameters.get("g"), parameters.get("v"))
     return PLAIN if wanted == (None, None, None) else transforms.get(wanted)
@@ -128,6 +134,7 @@ def _clauses(accept: str) -> Iterator[tuple[str, dict[str, str]]]:
     found = []
     for clause in accept.split(","):
         kind, *rest = (part.strip() for part in clause.split(";"))
+        kind = "*/*" if kind == "*" else kind
         parameters = {
             key.strip().lower(): value.strip().strip('"')
             for key, _, value in (part.partition("=") for part in rest)

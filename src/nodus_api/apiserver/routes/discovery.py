@@ -11,7 +11,7 @@ from nodus_api.apiserver.request import Request
 from nodus_api.attempts import resource
 from nodus_api.metav1 import discovery, namespaces
 from nodus_api.metav1.discovery import Document
-from nodus_api.metav1.negotiation import Form, negotiate_discovery
+from nodus_api.metav1.negotiation import Form, negotiate_discovery, negotiate_plain
 from nodus_api.metav1.partial import indented
 
 
@@ -52,7 +52,7 @@ def discovery_routes(version: str) -> APIRouter:
     @router.get(f"/apis/{resource.GROUP_VERSION}", name="resources")
     @router.get("/version", name="version")
     async def documents(request: ChainRequest) -> AnswerResponse:
-        negotiate_discovery(request.header(b"accept"))
+        negotiate_plain(request.header(b"accept"))
         return AnswerResponse(document_answer(request, plain[request.info.path]), request)
 
     return router

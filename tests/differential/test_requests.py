@@ -1,0 +1,49 @@
+"""The same requests to the real kube-apiserver and ours: the same answers, but for what is meant.
+
+What is meant stands in allowed.py, each entry with its rule.
+"""
+
+import pytest
+from tests.differential import requests
+from tests.differential.allowed import REQUESTS, Verdict
+from tests.differential.asking import ask_all
+from tests.differential.pair import Pair
+
+pytestmark = [pytest.mark.slow, pytest.mark.conformance]
+
+TABLES = {
+    "paths and verbs": requests.paths,
+    "users": requests.users,
+    "Accept": requests.accepts,
+    "queries": requests.queries,
+}
+
+
+@pytest.fixture(scope="session")
+async def verdicts(pair: Pair) -> dict[str, Verdict]:
+    """What came of each table."""
+    found = {}
+    for name, table in TABLES.items():
+        asks = list(table())
+        verdict = found[name] = Verdict(REQUESTS)
+        for one, (kube, ours) in zip(asks, await ask_all(pair, asks), strict=True):
+            verdict.judge(one, kube, ours)
+    return found
+
+
+@pytest.mark.parametrize("name", TABLES)
+async def test_the_same_answers(verdicts: dict[str, Verdict], name: str) -> None:
+    unexplained = verdicts[name].unexplained
+    assert not unexplained, "\n".join([f"{len(unexplained)} differences", *unexplained[:50]])
+
+
+async def test_no_meant_difference_is_gone(
+    verdicts: dict[str, Verdict], capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = Verdict(REQUESTS)
+    for verdict in verdicts.values():
+        whole.compared += verdict.compared
+        whole.counts += verdict.counts
+    with capsys.disabled():
+        print(f"\n{whole.summary()}")  # noqa: T201 -- what the list of meant differences stands for
+    assert whole.unused() == []
