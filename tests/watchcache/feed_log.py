@@ -199,7 +199,8 @@ class FeedLog:
 
     async def read(self, after: int, *, limit: int = 1000) -> list[Row]:
         self.check()
-        found = [] if self.lagging else [row for row in self.rows if row.rev > after]
+        least = max(after, self.lost_below)
+        found = [] if self.lagging else [row for row in self.rows if row.rev > least]
         await asyncio.sleep(0)
         return found[:limit]
 

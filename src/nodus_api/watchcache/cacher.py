@@ -21,6 +21,7 @@ from nodus_api.watchcache.errors import (
 from nodus_api.watchcache.filters import EVERYTHING, Filter
 from nodus_api.watchcache.freshness import Head, Reached
 from nodus_api.watchcache.history import Window
+from nodus_api.watchcache.log_tail import LogTail
 from nodus_api.watchcache.past import Past
 from nodus_api.watchcache.pins import Pins
 from nodus_api.watchcache.reflector import FeedHealth, Reflector
@@ -72,6 +73,7 @@ class AttemptCache:
         self._reached = Reached(clock)
         self._pins = Pins(clock)
         self._documents = Documents(feed)
+        self._tail = LogTail(feed)
         self._past = Past(feed, self._documents, self._pins, clock, self._loaded)
         self._behind = Behind(feed, self._loaded)
         self._reflector = Reflector(feed, self, clock=clock, chance=chance, window=self._window)
@@ -289,6 +291,7 @@ class AttemptCache:
             self.watchers,
             self._loaded(),
             self._documents,
+            self._tail,
             scope=project,
             chosen=chosen,
             position=position,
