@@ -8,6 +8,8 @@ from urllib.parse import quote
 import orjson
 import pytest
 from tests.apiserver.conftest import A, N, Replica, names, replica_of, running
+from tests.asgi_client import Response
+from tests.watchcache.conftest import until
 
 from nodus_api.apiserver import ServerOptions
 from nodus_api.tasks import spawn
@@ -475,3 +477,30 @@ async def test_a_walk_of_the_log_that_takes_too_long_is_to_be_repeated(
     assert got.headers["retry-after"] == "2"
     assert again["metadata"]["resourceVersion"] == str(rev)
     assert len(again["items"]) == 5
+
+
+async def test_a_replica_that_lags_reads_around_its_cache(replica: Replica) -> None:
+    """A consistent list or get of it is 200, however long the cache lags (storage.md section 6)."""
+    await replica.admin.get(N)
+    replica.log.lagging = True
+    rev = replica.change("example", "train-0-e1", "Failed")
+
+    async def waited(target: str) -> Response:
+        asked = spawn("asked", replica.admin.get(target))
+        await until(lambda: len(replica.cache._reached) == 1)
+        await replica.advance(3)
+        return await asked
+
+    got = await waited(f"{N}?limit=10")
+    more = await replica.admin.get(f"{N}?limit=10&continue={body(got)['metadata']['continue']}")
+    one = await waited(f"{N}/train-0-e1")
+    named = await waited(f"{N}?resourceVersion={rev}&resourceVersionMatch=NotOlderThan")
+
+    assert [one.status for one in (got, more, one, named)] == [200, 200, 200, 504]
+    assert body(got)["metadata"]["resourceVersion"] == str(rev)
+    assert body(more)["metadata"] == {"resourceVersion": str(rev)}
+    assert body(got)["metadata"]["remainingItemCount"] == 2
+    assert len(names(got.body) + names(more.body)) == 12
+    assert body(one)["status"]["phase"] == "Failed"
+    replica.log.lagging = False
+    assert body(await replica.admin.get(N))["metadata"]["resourceVersion"] == str(rev)

@@ -62,9 +62,17 @@ class Snapshot:
     recent: list[Row]
     piece: int = 3
 
-    async def objects(self) -> AsyncIterator[Sequence[Stored]]:
-        for at in range(0, len(self.stored), self.piece):
-            yield self.stored[at : at + self.piece]
+    async def objects(
+        self, project: str | None = None, name: str | None = None
+    ) -> AsyncIterator[Sequence[Stored]]:
+        found = [
+            one
+            for one in self.stored
+            if project in (None, one.project) and name in (None, one.name)
+        ]
+        for at in range(0, len(found), self.piece):
+            yield found[at : at + self.piece]
+            await asyncio.sleep(0)
 
     async def backfill(self) -> AsyncIterator[Sequence[Row]]:
         for at in range(0, len(self.recent), self.piece):
@@ -101,7 +109,10 @@ class FeedLog:
     lost_below: int = 0  # the log has no row of this revision or older
     grown: asyncio.Event = field(default_factory=asyncio.Event)
     heads: int = 0
-    slow: bool = False  # a walk of old history meets its time limit
+    slow: bool = False  # a walk of old history, or of all objects, meets its time limit
+    standing_away: bool = False  # a read around a cache that lags fails
+    standing_held: asyncio.Event | None = None  # … or waits for this
+    lagging: bool = False  # whoever follows gets no further row
 
     # -- writing ---------------------------------------------------------------------------
 
@@ -201,7 +212,8 @@ class FeedLog:
 
     async def read(self, after: int, *, limit: int = 1000) -> list[Row]:
         self.check()
-        found = [row for row in self.rows if row.rev > after]
+        least = max(after, self.lost_below)
+        found = [] if self.lagging else [row for row in self.rows if row.rev > least]
         await asyncio.sleep(0)
         return found[:limit]
 
@@ -216,6 +228,16 @@ class FeedLog:
                 replace(row, doc=None) if row.rev <= self.stubs_below else row for row in recent
             ],
         )
+
+    @asynccontextmanager
+    async def standing(self) -> AsyncIterator[Snapshot]:
+        if self.standing_away:
+            raise StorageUnavailable("the model", "away")
+        if self.slow:
+            raise StorageTimeout("57014", "canceling statement due to statement timeout")
+        if self.standing_held is not None:
+            await self.standing_held.wait()
+        yield Snapshot(state=await self.state(), stored=list(self.stored.values()), recent=[])
 
     async def first_changes(
         self, after: int, upto: int, project: str | None

@@ -1,7 +1,9 @@
 """The cache on a real Postgres, through the real feed."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
 from datetime import timedelta
+from typing import Any, TypeVar
 
 import asyncpg
 import orjson
@@ -12,10 +14,15 @@ from tests.watchcache.published import Publisher
 from nodus_api.clock import ManualClock, SystemClock
 from nodus_api.storage.engine import Database, Role
 from nodus_api.storage.errors import StorageTimeout
-from nodus_api.storage.feed import Feed
+from nodus_api.storage.feed import Change, Feed
+from nodus_api.tasks import spawn
 from nodus_api.watchcache import AttemptCache
 from nodus_api.watchcache.consistency import LATEST, Mode, ReadAt, WatchFrom
+from nodus_api.watchcache.errors import ReadTimedOut
+from nodus_api.watchcache.freshness import WAIT_SECONDS
 from nodus_api.watchcache.source import ChangeFeed
+
+T = TypeVar("T")
 
 
 @pytest.fixture
@@ -188,3 +195,58 @@ async def test_a_walk_of_the_log_has_a_time_limit(
         await owner.close()
 
     assert (oldest, sorted(row.rev for row in rows)) == (1, [head - 1, head])
+
+
+class HeldBack(Feed):
+    """The log, for a replica that does not come to read it any more."""
+
+    held = False
+
+    async def read(self, after: int, *, limit: int = 1000) -> list[Change]:
+        return [] if self.held else await super().read(after, limit=limit)
+
+
+async def test_a_cache_that_lags_is_read_around(
+    publisher: Publisher, api_database: Database, clock: ManualClock, database_url: str
+) -> None:  # LW-101, LW-198, storage.md section 6
+    feed = HeldBack(api_database, clock=clock, history_timeout=timedelta(seconds=0.5))
+    await publisher.add("n1", "n2")
+    async with running(AttemptCache(feed, clock=clock, chance=lambda: 0.5)) as cache:
+        feed.held = True
+        await publisher.change(1, "n1", "Running")
+        await publisher.retire(2)
+        head = await publisher.add("n3", "n4")
+
+        async def waited(answer: Coroutine[Any, Any, T]) -> T:
+            asked = spawn("asked", answer)
+            await until(lambda: len(cache._reached) == 1, 30)
+            await clock.advance(WAIT_SECONDS)
+            async with asyncio.timeout(30):
+                return await asked
+
+        page = await waited(cache.list("default", LATEST, limit=2))
+        rest = await cache.list(  # of the state kept for it, at once
+            "default", ReadAt(Mode.EXACT, head), limit=2, start=("default", "n3\0")
+        )
+        empty = await waited(cache.list("other", LATEST))
+        one = await waited(cache.get("default", "n1", LATEST))
+        gone = await waited(cache.get("default", "n2", LATEST))
+        owner = await asyncpg.connect(database_url)
+        try:
+            async with owner.transaction():
+                await owner.execute("LOCK TABLE nodus.attempt_objects IN ACCESS EXCLUSIVE MODE")
+                with pytest.raises(ReadTimedOut):
+                    await waited(cache.list("default", LATEST))
+        finally:
+            await owner.close()
+
+    assert [shown(entry.body)[:2] for entry in [*page.entries, *rest.entries]] == [
+        ("n1", "Running"),
+        ("n3", "Queued"),
+        ("n4", "Queued"),
+    ]
+    assert (page.rev, page.remaining, rest.rev, rest.more) == (head, 1, head, False)
+    assert (empty.rev, empty.entries) == (head, [])
+    assert one is not None
+    assert shown(one.body)[:2] == ("n1", "Running")
+    assert gone is None

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 from tests.watchcache.conftest import following, until
 from tests.watchcache.feed_log import FeedLog
-from tests.watchcache.model import seen_page, state_at, told
+from tests.watchcache.model import events_after, seen_page, state_at, told
 
 from nodus_api.clock import ManualClock
 from nodus_api.metav1 import labels
@@ -148,6 +148,81 @@ async def test_a_watcher_that_fell_out_of_the_window_ends(
     commit(log, "A", 1)
     await cache.list("p", LATEST)
     await pass_time(cache, clock, 301)
+
+    with pytest.raises(WatchOver):
+        await watcher.take()
+
+
+async def outlasting(
+    log: FeedLog, cache: AttemptCache, clock: ManualClock, scope: str | None
+) -> tuple[Watcher, int]:
+    """A watch whose initial events are sent when its position has left the history."""
+    for number in range(4):
+        commit(log, "A", number)
+    start = log.rows[-1].rev
+    await cache.list("p", LATEST)
+    watcher = await cache.watch(scope, WatchFrom(CACHED, True), chosen=RED)
+    assert watcher.initial_pieces() is not None
+    for number in range(600):
+        commit(log, "M", number % 3, "red" if number % 5 else "blue")
+    log.commit(("A", UUID(int=99), "q", "n99", {"team": "red"}, {}))
+    commit(log, "D", 3)
+    await cache.list("p", LATEST)
+    await pass_time(cache, clock, 301)
+    assert cache.history_size == 0
+    return watcher, start
+
+
+async def all_of(watcher: Watcher) -> list[tuple[str, int, int]]:
+    found: list[tuple[str, int, int]] = []
+    while deliveries := await watcher.take():
+        found += [told(delivery) for delivery in deliveries]
+    return found
+
+
+@pytest.mark.parametrize("scope", ["p", None])
+async def test_a_start_that_outlasts_the_window_goes_on_from_the_log(
+    log: FeedLog, cache: AttemptCache, clock: ManualClock, scope: str | None
+) -> None:  # LW-134
+    watcher, start = await outlasting(log, cache, clock, scope)
+
+    got = await all_of(watcher)
+    commit(log, "M", 0)
+    await cache.list("p", LATEST)
+    got += await all_of(watcher)
+
+    due = events_after(log, start, scope, lambda found: found["team"] == "red")
+    assert len(due) > 400
+    assert got == due
+    assert watcher.position == log.rows[-1].rev
+
+
+async def test_a_start_over_the_end_of_an_epoch_goes_on_from_the_log(
+    log: FeedLog, cache: AttemptCache, clock: ManualClock
+) -> None:  # LW-134, storage.md section 8
+    commit(log, "A", 1)
+    await cache.list("p", LATEST)
+    watcher = await cache.watch("p", WatchFrom(CACHED, True))
+    log.begin_epoch()
+    after = commit(log, "M", 1)
+    await cache.list("p", LATEST)
+    await pass_time(cache, clock, 301)
+
+    assert await all_of(watcher) == [("MODIFIED", after, after)]
+
+
+@pytest.mark.parametrize("why", ["the log has lost it", "Postgres is away", "it caught up once"])
+async def test_a_start_that_cannot_go_on_ends(
+    log: FeedLog, cache: AttemptCache, clock: ManualClock, why: str
+) -> None:  # LW-146
+    watcher, start = await outlasting(log, cache, clock, "p")
+    if why == "it caught up once":
+        await all_of(watcher)
+        commit(log, "M", 0)
+        await cache.list("p", LATEST)
+        await pass_time(cache, clock, 301)
+    log.lost_below = start + 5 if why == "the log has lost it" else 0
+    log.away = why == "Postgres is away"
 
     with pytest.raises(WatchOver):
         await watcher.take()

@@ -53,7 +53,7 @@ def of_cache(error: Exception, *, too_old: Callable[[StateTooOld], APIError]) ->
         case FeedUnavailable():
             return ServiceUnavailable.database()
         case ReadTimedOut():
-            return ServerTimeout("list", ATTEMPTS)  # no other verb reads old history
+            return ServerTimeout(error.verb, ATTEMPTS)
         case StateNotReached():
             return Timeout.too_large(error.requested, error.current)
         case StateTooOld():

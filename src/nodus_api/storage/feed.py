@@ -30,7 +30,7 @@ from nodus_api.storage.wakeups import FEED, Wakeups, listen
 PIECE = 1000
 DOCUMENT_WINDOW = timedelta(seconds=75)
 HISTORY_TIMEOUT = timedelta(seconds=20)
-"""How long the one statement that walks old history may take (LW-198)."""
+"""How long a statement that walks old history, or stands in for a cache, may take (LW-198)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,9 +98,11 @@ class FeedSnapshot:
         self._window = window
         self.state = state
 
-    async def objects(self) -> AsyncIterator[list[StoredObject]]:
-        """Give every object, in pieces, by project and name."""
-        async with self._connection.stream(read_objects()) as rows:
+    async def objects(
+        self, project: str | None = None, name: str | None = None
+    ) -> AsyncIterator[list[StoredObject]]:
+        """Give every object, in pieces, by project and name; or one project's, or one of it."""
+        async with self._connection.stream(read_objects(project, name)) as rows:
             async for piece in rows.mappings().partitions(PIECE):
                 yield [StoredObject(**row) for row in piece]
 
@@ -177,6 +179,16 @@ class Feed:
         async with self._database.snapshot() as connection:
             yield FeedSnapshot(connection, await _state(connection), window)
 
+    @contextlib.asynccontextmanager
+    async def standing(self) -> AsyncIterator[FeedSnapshot]:
+        """Open one view of the objects, without changes before.
+
+        Its reads raise StorageTimeout when they take longer than `history_timeout`.
+        """
+        async with self._database.snapshot() as connection:
+            await self._bound(connection)
+            yield FeedSnapshot(connection, await _state(connection), timedelta(0))
+
     async def first_changes(
         self, after: int, upto: int, project: str | None
     ) -> tuple[int, list[Change]]:
@@ -186,11 +198,8 @@ class Feed:
         The edge is read after the rows: if it is not above `after + 1`, no row was missing.
         Raises StorageTimeout when it takes longer than `history_timeout`.
         """
-        milliseconds = str(int(self._history_timeout.total_seconds() * 1000))
         async with self._database.transaction(read_only=True) as connection:
-            await connection.execute(
-                sa.select(sa.func.set_config("statement_timeout", milliseconds, True))
-            )
+            await self._bound(connection)
             rows = await connection.execute(read_first_changes(after, upto, project))
             found = [Change(**row) for row in rows.mappings()]
             return (await _state(connection)).oldest, found
@@ -234,6 +243,12 @@ class Feed:
     def listen(self) -> AbstractAsyncContextManager[Wakeups]:
         """Listen for publishes, on a connection of its own."""
         return listen(self._database, FEED, self._clock)
+
+    async def _bound(self, connection: AsyncConnection) -> None:
+        milliseconds = str(int(self._history_timeout.total_seconds() * 1000))
+        await connection.execute(
+            sa.select(sa.func.set_config("statement_timeout", milliseconds, True))
+        )
 
     async def _one(self, statement: sa.Select[Any]) -> Any:
         async with self._database.single_reads() as connection:
@@ -298,17 +313,20 @@ def read_first_changes(after: int, upto: int, project: str | None) -> sa.Select[
     )
 
 
-def read_objects() -> sa.Select[Any]:
-    """Every object, by the unique key of project and name."""
+def read_objects(project: str | None = None, name: str | None = None) -> sa.Select[Any]:
+    """Every object, or those of a project, or of a name; by the unique key of project and name."""
     stored = attempt_objects.c
-    return sa.select(
+    wanted = {stored.project: project, stored.name: name}
+    of_scope = [column == value for column, value in wanted.items() if value is not None]
+    statement = sa.select(
         stored.uid,
         stored.project,
         stored.name,
         stored.rev,
         sa.cast(stored.sel, sa.Text).label("sel"),
         stored.doc,
-    ).order_by(stored.project, stored.name)
+    )
+    return statement.where(*of_scope).order_by(stored.project, stored.name)
 
 
 def read_moment(rev: int) -> sa.Select[Any]:

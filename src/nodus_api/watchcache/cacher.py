@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from nodus_api.clock import Clock
 from nodus_api.storage.errors import StorageError
 from nodus_api.tasks import Crashes, end, spawn
+from nodus_api.watchcache.behind import Behind
 from nodus_api.watchcache.consistency import CACHED, Mode, ReadAt, WatchFrom
 from nodus_api.watchcache.contents import Contents
 from nodus_api.watchcache.documents import Documents
@@ -20,6 +21,7 @@ from nodus_api.watchcache.errors import (
 from nodus_api.watchcache.filters import EVERYTHING, Filter
 from nodus_api.watchcache.freshness import Head, Reached
 from nodus_api.watchcache.history import Window
+from nodus_api.watchcache.log_tail import LogTail
 from nodus_api.watchcache.past import Past
 from nodus_api.watchcache.pins import Pins
 from nodus_api.watchcache.reflector import FeedHealth, Reflector
@@ -71,7 +73,9 @@ class AttemptCache:
         self._reached = Reached(clock)
         self._pins = Pins(clock)
         self._documents = Documents(feed)
+        self._tail = LogTail(feed)
         self._past = Past(feed, self._documents, self._pins, clock, self._loaded)
+        self._behind = Behind(feed, self._loaded)
         self._reflector = Reflector(feed, self, clock=clock, chance=chance, window=self._window)
         self.watchers = Watchers(clock)
 
@@ -151,7 +155,12 @@ class AttemptCache:
 
     async def get(self, project: str, name: str, at: ReadAt) -> Entry | None:
         """Return one Attempt, None if there is none of that name."""
-        await self._ensure(at)
+        try:
+            await self._ensure(at)
+        except StateNotReached as late:
+            if at.mode is not Mode.LATEST:
+                raise
+            return await self._behind.entry(project, name, late)
         return self._loaded().get(project, name)
 
     async def list(
@@ -167,12 +176,7 @@ class AttemptCache:
 
         With `at` CACHED the limit is ignored, unless a continue token gave the start.
         """
-        if at.mode is Mode.EXACT:
-            await self._reach(self._past.reached(at.rev))
-            snapshot = await self._past.state_at(project, at.rev)
-        else:
-            await self._ensure(at)
-            snapshot = self._loaded().snapshot(project)
+        snapshot = await self._state(project, at)
         if at == CACHED and start is None:
             limit = 0
         entries, more = await self._choose(snapshot, chosen, limit, start)
@@ -185,6 +189,21 @@ class AttemptCache:
             more=more,
             remaining=remaining,
         )
+
+    async def _state(self, project: str | None, at: ReadAt) -> ScopeSnapshot:
+        if at.mode is Mode.EXACT:
+            kept = self._past.kept(project, at.rev)
+            if kept is not None:
+                return kept
+            await self._reach(self._past.reached(at.rev))
+            return await self._past.state_at(project, at.rev)
+        try:
+            await self._ensure(at)
+        except StateNotReached as late:
+            if at.mode is not Mode.LATEST:
+                raise
+            return await self._behind.state(project, late)
+        return self._loaded().snapshot(project)
 
     async def _choose(
         self, snapshot: ScopeSnapshot, chosen: Filter, limit: int, start: Start | None
@@ -207,6 +226,9 @@ class AttemptCache:
         return found, False
 
     def _keep(self, project: str | None, snapshot: ScopeSnapshot) -> None:
+        if snapshot.rev > self.position:  # what follows it is not known here
+            self._pins.keep(project, snapshot, until=snapshot.rev + 1)
+            return
         following = self._loaded().history.of(project).first_after(snapshot.rev)
         self._pins.keep(project, snapshot, until=following.rev if following else None)
 
@@ -269,6 +291,7 @@ class AttemptCache:
             self.watchers,
             self._loaded(),
             self._documents,
+            self._tail,
             scope=project,
             chosen=chosen,
             position=position,

@@ -46,14 +46,7 @@ class Contents:
     def add(self, objects: Sequence[StoredObject]) -> None:
         """Take a piece of the snapshot; `loaded` follows the last."""
         for stored in objects:
-            self._by_uid[stored.uid] = Entry(
-                project=stored.project,
-                name=stored.name,
-                uid=stored.uid,
-                rev=stored.rev,
-                selection=self._selections.of(stored.sel),
-                body=finished(stored.doc, stored.rev),
-            )
+            self._by_uid[stored.uid] = self.entry_of(stored)
 
     def loaded(self, state: FeedState, backfill: Sequence[Change], now: float) -> None:
         """Order what was added, and fill the history from the log, oldest first."""
@@ -176,6 +169,20 @@ class Contents:
             prev_rev=row.prev_rev,
             prev_selection=selection if row.prev_sel is None else self._selections.of(row.prev_sel),
             prev_body=prev_body,
+        )
+
+    def entry_of(self, stored: StoredObject) -> Entry:
+        """Return a stored Attempt as an entry: the one held, where it is the same version."""
+        held = self._by_uid.get(stored.uid)
+        if held is not None and held.rev == stored.rev:
+            return held
+        return Entry(
+            project=stored.project,
+            name=stored.name,
+            uid=stored.uid,
+            rev=stored.rev,
+            selection=self._selections.of(stored.sel),
+            body=finished(stored.doc, stored.rev),
         )
 
     # -- read -------------------------------------------------------------------------------

@@ -10,7 +10,12 @@ class FeedUnavailable(Exception):
 
 
 class ReadTimedOut(Exception):
-    """A read of the log met its time limit: to be repeated (LW-198)."""
+    """A read of the database met its time limit: to be repeated (LW-198)."""
+
+    def __init__(self, verb: str) -> None:
+        """`verb` is the request's, `list` or `get`."""
+        super().__init__(verb)
+        self.verb = verb
 
 
 class StateNotReached(Exception):

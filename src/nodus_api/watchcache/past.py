@@ -56,6 +56,10 @@ class Past:
             raise _too_old(rev, contents)
         return contents.epochs.moved_up(rev)
 
+    def kept(self, project: str | None, rev: int) -> ScopeSnapshot | None:
+        """Return the scope at `rev` if it is kept for a later page, though the cache may lag."""
+        return self._pins.at(project, self.reached(rev))
+
     async def state_at(self, project: str | None, rev: int) -> ScopeSnapshot:
         """Return the scope as it stood at `rev`, which the cache has; bodies may be missing."""
         reached = self.reached(rev)
@@ -110,7 +114,7 @@ class Past:
             async with self._slots:
                 oldest, rows = await self._feed.first_changes(reached, position, project)
         except StorageTimeout as error:
-            raise ReadTimedOut from error
+            raise ReadTimedOut("list") from error  # no other verb reads old states
         except StorageError as error:
             raise FeedUnavailable from error
         if self._loaded() is not contents:  # what was read may belong to another history

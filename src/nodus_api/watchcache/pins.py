@@ -61,6 +61,15 @@ class Pins:
                 return pin.snapshot
         return None
 
+    def at(self, scope: str | None, rev: int) -> ScopeSnapshot | None:
+        """Return the scope's state that was taken at `rev` itself, which the cache need not have.
+
+        An open pin says nothing of revisions above the cache's position.
+        """
+        self._expire()
+        kept = (p.snapshot for p in self._pins if p.scope == scope and p.since == rev)
+        return next(kept, None)
+
     def clear(self) -> None:
         """Forget all: the history they belong to is gone."""
         self._pins.clear()

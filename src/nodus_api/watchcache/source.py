@@ -141,8 +141,10 @@ class FeedSnapshot(Protocol):
         """The log as of the snapshot."""
         ...
 
-    def objects(self) -> AsyncIterator[Sequence[StoredObject]]:
-        """Give all Attempts, in pieces."""
+    def objects(
+        self, project: str | None = None, name: str | None = None
+    ) -> AsyncIterator[Sequence[StoredObject]]:
+        """Give all Attempts, in pieces; of one project, or of one name in it, where given."""
         ...
 
     def backfill(self) -> AsyncIterator[Sequence[Change]]:
@@ -180,6 +182,10 @@ class ChangeFeed(Protocol):
 
     def snapshot(self, window: timedelta) -> AbstractAsyncContextManager[FeedSnapshot]:
         """Open one REPEATABLE READ snapshot."""
+        ...
+
+    def standing(self) -> AbstractAsyncContextManager[FeedSnapshot]:
+        """Open such a snapshot for the objects alone; its reads have a time limit."""
         ...
 
     async def first_changes(

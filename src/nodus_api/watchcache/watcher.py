@@ -10,11 +10,12 @@ from typing import Protocol
 
 from nodus_api.clock import Clock
 from nodus_api.storage.errors import StorageError
-from nodus_api.watchcache.contents import Contents
+from nodus_api.watchcache.contents import Contents, FeedFault
 from nodus_api.watchcache.documents import DocumentGone, Documents
 from nodus_api.watchcache.entry import Entry, at_revision
 from nodus_api.watchcache.filters import Filter
 from nodus_api.watchcache.history import Event
+from nodus_api.watchcache.log_tail import LogTail
 
 AT_ONCE = 256
 """Events taken in one step."""
@@ -51,6 +52,7 @@ class Watcher:
         watchers: "Watchers",
         contents: Contents,
         documents: Documents,
+        tail: LogTail,
         *,
         scope: str | None,
         chosen: Filter,
@@ -65,6 +67,8 @@ class Watcher:
         self._watchers = watchers
         self._contents = contents
         self._documents = documents
+        self._tail = tail
+        self._starting = initial is not None  # until it has caught up once
         self._chosen = chosen
         self._caught_up = False
         self._skipped = False
@@ -135,22 +139,33 @@ class Watcher:
         Raises WatchOver when the history between was lost.
         """
         while True:
-            events = self._next()
-            if not events:
-                return []
+            if self._skipped:
+                raise WatchOver("an epoch skipped the revision")
+            if self.position < self._contents.history.of(self.scope).dropped:
+                events, position = await self._outlasted()
+            else:
+                events = self._next()
+                if not events:
+                    return []
+                position = events[-1].rev
             deliveries = await self._deliveries(events)
-            self.position = events[-1].rev
+            self.position = position
             if deliveries:
                 return deliveries
 
-    def _next(self) -> Sequence[Event]:
-        if self._skipped:
-            raise WatchOver("an epoch skipped the revision")
-        log = self._contents.history.of(self.scope)
-        if self.position < log.dropped:
+    async def _outlasted(self) -> tuple[Sequence[Event], int]:
+        """Go on from the log, where the initial events outlasted the history (LW-134)."""
+        if not self._starting:
             raise WatchOver("the watch left the history")
-        events = log.after(self.position, AT_ONCE)
+        try:
+            return await self._tail.after(self._contents, self.position, self.scope)
+        except (FeedFault, StorageError) as error:
+            raise WatchOver("the watch left the history, and the log") from error
+
+    def _next(self) -> Sequence[Event]:
+        events = self._contents.history.of(self.scope).after(self.position, AT_ONCE)
         if not events:
+            self._starting = False
             self._caught_up = True
             self.position = max(self.position, self._contents.position)
         elif self._caught_up and _is_stub(events[0]):
