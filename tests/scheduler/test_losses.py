@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 
+import pytest
 from tests.scheduler.fake_supplier import an_offer
 from tests.scheduler.invariants import check, check_quiet
 from tests.scheduler.world import World
@@ -44,6 +45,41 @@ async def test_a_machine_that_failed_is_replaced(world: World) -> None:  # T15, 
     await world.settle()
     assert (await world.workload())["state"] == "Succeeded"
     await check_quiet(world)
+
+
+@pytest.mark.parametrize("code", [0, 143])
+async def test_a_program_that_its_host_stopped_is_replaced(
+    world: World, code: int
+) -> None:  # T13 to T15, SC-641: the host shuts down, and the program saves and ends in good order
+    runner = await world.run()
+    await runner.report("exited", exitCode=code, signal=None, oom=False, stopAgeMs=200)
+    await world.settle()
+
+    first = await world.status("0/1")
+    assert (first["phase"], first["reason"], first["exitCode"]) == ("Failed", "NodeLost", code)
+    assert first["interruption"]["trigger"] == "ProviderEvidence"
+    assert first["actual"]["segments"].get("coveredByNodus", []) in ([], ["Teardown"])
+    assert await world.stage("0/2") == "Starting"
+    (slot,) = await world.rows(t.slots)
+    assert (slot["replacements"], slot["retries_used"]) == (1, 0)
+    await check(world)
+
+
+async def test_a_machine_that_its_host_stopped_before_the_start_is_replaced(
+    world: World,
+) -> None:  # T12
+    await world.submit()
+    await world.settle()
+    runner = await world.runner()
+    await runner.report("registered", checks={})
+    await runner.report("exited", exitCode=None, signal=None, error=None, stopAgeMs=0)
+    await world.settle()
+
+    first = await world.status("0/1")
+    assert (first["reason"], first["interruption"]["trigger"]) == ("NodeLost", "ProviderEvidence")
+    assert first["actual"]["costUSD"] == "0.000000"
+    assert await world.stage("0/2") == "Starting"
+    await check(world)
 
 
 async def test_a_reclaimed_spot_machine_is_preempted(world: World) -> None:  # scenario 21, SC-012

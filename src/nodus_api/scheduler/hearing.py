@@ -257,7 +257,7 @@ def ended(
         record = started(loop, record, min(ending.started, at))
         attempt = record.attempt
     if attempt.stage is Stage.STARTING:
-        return _never_started(loop, record, ending, at)
+        return _never_started(loop, record, ending, at, now)
     if ending.exit_code is None and ending.signal is None:  # no end of a program that ran
         return _move(loop, record, events.RunFault(at=at, reason=Reason.INTERNAL_ERROR))
     return _move(
@@ -274,11 +274,19 @@ def ended(
 
 
 def _never_started(
-    loop: LoopContext, record: AttemptRecord, ending: Ending, at: datetime
+    loop: LoopContext, record: AttemptRecord, ending: Ending, at: datetime, now: datetime
 ) -> AttemptRecord:
-    """The runner ended before the program: a stop it obeyed, or a start that failed."""
+    """The runner ended before the program: a stop it obeyed, or a start that failed.
+
+    A stop that nobody here ordered came from whoever has the machine: that is its loss (T12).
+    """
     if record.attempt.drain is not None and ending.error is None:
         return _move(loop, record, events.StopCompleted(at=at))
+    if ending.stopped and ending.error is None:
+        lost = events.CapacityLost(
+            at=at, trigger=Trigger.PROVIDER_EVIDENCE, reason=Reason.NODE_LOST
+        )
+        return _move(loop, record, as_drilled(record, lost, now))
     reason = _START_FAULTS.get(ending.error or "", Reason.INTERNAL_ERROR)
     return _move(loop, record, events.StartFault(at=at, reason=reason))
 
