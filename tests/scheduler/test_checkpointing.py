@@ -277,6 +277,7 @@ async def test_a_replacement_goes_on_from_the_last_commit(world: World) -> None:
     await world.settle(10)
     await save(world, runner, 2, cursor={"completed": 200, "total": 1000}, uri="file:///two")
     await world.settle(5)
+    await runner.report("heartbeat")
     await lose(world, "0/1")
 
     documents = await world.documents()
@@ -284,7 +285,7 @@ async def test_a_replacement_goes_on_from_the_last_commit(world: World) -> None:
         "seq": 2,
         "cursor": {"completed": 200, "total": 1000},
     }
-    assert documents["0/1"]["status"]["interruption"]["lostSeconds"] == 6  # SC-016
+    assert documents["0/1"]["status"]["interruption"]["lostSeconds"] == 5  # SC-016
     restore = (await world.runner("0/2")).intent.incarnation.restore
     assert restore is not None
     assert (restore.seq, restore.completed, restore.total) == (2, 200, 1000)

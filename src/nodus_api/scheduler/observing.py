@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from nodus_api.kernel import events
+from nodus_api.kernel.attempt import Attempt
 from nodus_api.kernel.errors import IllegalTransition
 from nodus_api.kernel.lifecycle import advance
 from nodus_api.kernel.vocabulary import MachineState, Market, Reason, Stage, Trigger
@@ -141,6 +142,15 @@ def _seen(record: AttemptRecord, now: datetime) -> AttemptRecord:
     return replace(record, work=replace(record.work, watermark=now))
 
 
+def _last_sign(attempt: Attempt) -> datetime | None:
+    """Return the last instant at which a program's machine is known to have worked (SC-008).
+
+    That is its end where the supplier does not know it, since we may look long after. Before the
+    program nothing worked, and nothing is charged.
+    """
+    return attempt.last_heartbeat if attempt.stage is Stage.RUNNING else None
+
+
 def _lost(
     record: AttemptRecord,
     tenancy: Tenancy,
@@ -148,7 +158,8 @@ def _lost(
     now: datetime,
 ) -> AttemptRecord:
     """T12 or T15 by the supplier's evidence, at its own time within what is known (SC-015)."""
-    at = min(view.ended_at, now) if view is not None and view.ended_at is not None else now
+    told = view.ended_at if view is not None else None
+    at = min(told or _last_sign(record.attempt) or now, now)
     reclaimed = view is not None and view.reclaimed and tenancy.machine.market is Market.SPOT
     event = events.CapacityLost(
         at=at,

@@ -177,7 +177,7 @@ class ExitRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineView:
-    """One machine as the supplier sees it now."""
+    """One machine as the supplier sees it now; `ended_at` is None if it does not know when."""
 
     handle: str
     key: str
