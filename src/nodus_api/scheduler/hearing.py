@@ -42,7 +42,10 @@ _START_FAULTS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """How a program ended. `started` is None if it never did; `stopped`: after a stop signal."""
+    """How a program ended. `started` is None if it never did; `stopped`: after a stop signal.
+
+    `restored` is the bytes of the checkpoint that it went on from.
+    """
 
     at: datetime
     exit_code: int | None
@@ -50,6 +53,7 @@ class Ending:
     oom: bool = False
     started: datetime | None = None
     stopped: bool = False
+    restored: int | None = None
     error: str | None = None
 
     @classmethod
@@ -64,6 +68,7 @@ class Ending:
             oom=bool(body.get("oom", False)),
             started=None if start_age is None else report.received - _ms(start_age),
             stopped=body.get("stopAgeMs") is not None,
+            restored=body.get("restoreBytes"),
             error=body.get("error"),
         )
 
@@ -79,6 +84,7 @@ class Ending:
             oom=record.oom,
             started=None if started is None else at - timedelta(seconds=started),
             stopped=record.stop_age is not None,
+            restored=record.restored_bytes,
             error=record.error,
         )
 
@@ -254,7 +260,8 @@ def ended(
     at = min(ending.at, now)
     attempt = record.attempt
     if attempt.stage is Stage.STARTING and ending.started is not None and tenancy.lease.won:
-        record = started(loop, record, min(ending.started, at))
+        since = min(ending.started, at)
+        record = started(loop, record, since, restore_bytes=ending.restored)
         attempt = record.attempt
     if attempt.stage is Stage.STARTING:
         return _never_started(loop, record, ending, at, now)
