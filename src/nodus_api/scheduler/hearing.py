@@ -23,7 +23,9 @@ from nodus_api.scheduler.checkpointing import proposed
 from nodus_api.scheduler.context import LoopContext
 from nodus_api.scheduler.drilling import as_drilled
 from nodus_api.scheduler.ganging import save_together
+from nodus_api.scheduler.metrics import LoopMetrics
 from nodus_api.scheduler.settling import ranks_with
+from nodus_api.scheduler.told_times import possible
 from nodus_api.storage import due
 from nodus_api.storage.batch import Batch
 from nodus_api.storage.records import AttemptRecord, Report, Tenancy
@@ -73,9 +75,9 @@ class Ending:
         )
 
     @classmethod
-    def recorded(cls, record: ExitRecord, now: datetime) -> "Ending":
+    def recorded(cls, record: ExitRecord, now: datetime, metrics: LoopMetrics) -> "Ending":
         """Read what the supplier found on the machine; its clock may be off (SC-615)."""
-        at = min(record.at, now)
+        at = possible(metrics, record.at, of="exit", now=now)
         started = record.started_age
         return cls(
             at=at - timedelta(seconds=record.exit_age),
