@@ -109,6 +109,21 @@ def test_any_exit_after_the_signal_is_the_drains(exit_code: int) -> None:  # SC-
     )
 
 
+@pytest.mark.parametrize(("exit_code", "signal"), [(0, None), (1, None), (143, 15)])
+def test_an_exit_after_a_signal_that_nobody_ordered_is_the_machines_loss(
+    exit_code: int, signal: int | None
+) -> None:  # T13 to T15: a stopped program neither succeeded nor failed by itself
+    saved = advance(running(), CheckpointCommitted(at=at(220)))
+
+    ended = advance(saved, Exited(at=at(225), exit_code=exit_code, signal=signal, stopped=True))
+
+    assert (ended.stage, ended.reason) == (Stage.LOST, Reason.NODE_LOST)
+    assert (ended.exit_code, ended.signal) == (exit_code, signal)
+    assert ended.interruption == Interruption(
+        time=at(225), trigger=Trigger.PROVIDER_EVIDENCE, lost_seconds=5
+    )
+
+
 @pytest.mark.parametrize("deadline", [at(215), at(235)])
 def test_the_first_cause_keeps_reason_and_bill(deadline: datetime) -> None:  # SC-013
     noticed = drained(running(), trigger=Trigger.PREEMPTION_NOTICE)

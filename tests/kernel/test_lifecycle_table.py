@@ -142,7 +142,7 @@ MOVES: dict[tuple[str, str], Stage] = {
     ("Running", "CapacityLost"): Stage.LOST,
     ("Running", "Exited 0"): Stage.SUCCEEDED,
     ("Running", "Exited 3"): Stage.FAILED,
-    ("Running", "Exited 143, stopped"): Stage.FAILED,
+    ("Running", "Exited 143, stopped"): Stage.LOST,
     ("Running", "RunFault"): Stage.FAILED,
     ("Running", "StopRequested"): Stage.RUNNING,
     ("Running", "Notice"): Stage.RUNNING,

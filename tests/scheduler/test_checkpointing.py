@@ -14,6 +14,7 @@ from uuid import UUID
 import httpx
 import pytest
 import sqlalchemy as sa
+from tests.scheduler.invariants import check
 from tests.scheduler.world import Runner, World
 
 from nodus_api.kernel.vocabulary import Stage
@@ -24,7 +25,7 @@ from nodus_api.storage import tables as t
 from nodus_api.storage.errors import StorageConflict
 from nodus_api.storage.records import AttemptRecord, Commit
 from nodus_api.storage.report_store import ReportStore
-from nodus_api.suppliers.supplier import MachineCondition, MachineIntent
+from nodus_api.suppliers.supplier import ExitRecord, MachineCondition, MachineIntent
 from nodus_api.tasks import spawn
 
 SHA = "ab" * 32
@@ -271,12 +272,46 @@ async def test_a_malformed_proposal_names_its_field(
     assert f"the report's {field} is wrong" in body["message"]
 
 
+@pytest.mark.parametrize("by", ["report", "machine"])
+async def test_an_end_that_tells_of_the_start_tells_what_was_restored(
+    world: World, by: str
+) -> None:  # SC-644, T10: the report of the start is lost
+    first = await a_runner(world)
+    await save(world, first, 1)
+    await lose(world, "0/1")
+    second = await world.runner("0/2")
+    await second.report("registered", checks={}, pullMs=0)
+    await second.report("canStart")
+    await world.settle(5)
+
+    if by == "report":
+        body = {"exitCode": 0, "signal": None, "startAgeMs": 4000, "restoreBytes": 7}
+        await second.report("exited", age=1.0, **body)
+    else:
+        exit_ = ExitRecord(
+            at=world.clock.now(),
+            exit_code=0,
+            signal=None,
+            started_age=4.0,
+            exit_age=1.0,
+            restored_bytes=7,
+        )
+        world.fake.become(second.intent.key, condition=MachineCondition.GONE, exit=exit_)
+    await world.settle()
+
+    status = await world.status("0/2")
+    assert status["phase"] == "Succeeded"
+    assert status["checkpoints"] == {"count": 0, "restoreBytes": 7}
+    await check(world)
+
+
 async def test_a_replacement_goes_on_from_the_last_commit(world: World) -> None:  # SC-140, SC-141
     runner = await a_runner(world)
     await save(world, runner, 1, cursor={"completed": 100, "total": 1000})
     await world.settle(10)
     await save(world, runner, 2, cursor={"completed": 200, "total": 1000}, uri="file:///two")
     await world.settle(5)
+    await runner.report("heartbeat")
     await lose(world, "0/1")
 
     documents = await world.documents()
@@ -284,7 +319,7 @@ async def test_a_replacement_goes_on_from_the_last_commit(world: World) -> None:
         "seq": 2,
         "cursor": {"completed": 200, "total": 1000},
     }
-    assert documents["0/1"]["status"]["interruption"]["lostSeconds"] == 6  # SC-016
+    assert documents["0/1"]["status"]["interruption"]["lostSeconds"] == 5  # SC-016
     restore = (await world.runner("0/2")).intent.incarnation.restore
     assert restore is not None
     assert (restore.seq, restore.completed, restore.total) == (2, 200, 1000)

@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 
+import pytest
 from tests.scheduler.fake_supplier import an_offer
 from tests.scheduler.invariants import check, check_quiet
 from tests.scheduler.world import World
@@ -46,19 +47,74 @@ async def test_a_machine_that_failed_is_replaced(world: World) -> None:  # T15, 
     await check_quiet(world)
 
 
+@pytest.mark.parametrize("code", [0, 143])
+async def test_a_program_that_its_host_stopped_is_replaced(
+    world: World, code: int
+) -> None:  # T13 to T15, SC-641: the host shuts down, and the program saves and ends in good order
+    runner = await world.run()
+    await runner.report("exited", exitCode=code, signal=None, oom=False, stopAgeMs=200)
+    await world.settle()
+
+    first = await world.status("0/1")
+    assert (first["phase"], first["reason"], first["exitCode"]) == ("Failed", "NodeLost", code)
+    assert first["interruption"]["trigger"] == "ProviderEvidence"
+    assert first["actual"]["segments"].get("coveredByNodus", []) in ([], ["Teardown"])
+    assert await world.stage("0/2") == "Starting"
+    (slot,) = await world.rows(t.slots)
+    assert (slot["replacements"], slot["retries_used"]) == (1, 0)
+    await check(world)
+
+
+async def test_a_machine_that_its_host_stopped_before_the_start_is_replaced(
+    world: World,
+) -> None:  # T12
+    await world.submit()
+    await world.settle()
+    runner = await world.runner()
+    await runner.report("registered", checks={})
+    await runner.report("exited", exitCode=None, signal=None, error=None, stopAgeMs=0)
+    await world.settle()
+
+    first = await world.status("0/1")
+    assert (first["reason"], first["interruption"]["trigger"]) == ("NodeLost", "ProviderEvidence")
+    assert first["actual"]["costUSD"] == "0.000000"
+    assert await world.stage("0/2") == "Starting"
+    await check(world)
+
+
 async def test_a_reclaimed_spot_machine_is_preempted(world: World) -> None:  # scenario 21, SC-012
     world.fake.offered = [an_offer(spot="0.02")]
     await world.submit(placement={"interruptible": "Require"})
     await world.settle()
     runner = await world.start()
     await world.clock.advance(58)
+    await runner.report("heartbeat")
     world.fake.become(runner.intent.key, condition=MachineCondition.FAILED, reclaimed=True)
     await world.settle(5)
     first = await world.status("0/1")
     assert (first["phase"], first["reason"]) == ("Failed", "Preempted")
     assert first["placement"]["interruptible"] is True
     assert first["interruption"]["trigger"] == "ProviderEvidence"
-    assert first["actual"]["segments"]["runningUSD"] == "0.000350"  # 63 s at 0.02
+    assert first["actual"]["segments"]["runningUSD"] == "0.000322"  # 58 s at 0.02
+    await check(world)
+
+
+async def test_a_machine_that_died_while_nobody_looked_ends_at_its_last_sign_of_life(
+    world: World,
+) -> None:  # SC-008, SC-015: the supplier does not know when
+    runner = await world.run()
+    await world.clock.advance(60)
+    await runner.report("heartbeat")
+    await world.settle()
+    world.fake.become(runner.intent.key, condition=MachineCondition.FAILED)
+    await world.clock.advance(3600)
+    await world.lead("next")
+    await world.settle()
+
+    lost = await world.status("0/1")
+    assert (lost["reason"], lost["interruption"]["trigger"]) == ("NodeLost", "ProviderEvidence")
+    assert lost["interruption"]["lostSeconds"] == 60
+    assert lost["actual"]["segments"]["runningUSD"] == "0.001000"  # 60 s at 0.06
     await check(world)
 
 
@@ -83,7 +139,7 @@ async def test_a_replacement_lost_before_its_start_costs_nothing(
     await world.settle(25)  # SC-121: the second loss within ten minutes waits 20 s
     await world.start("0/3")
     recovered = [(await world.status(f"0/{k}"))["interruption"] for k in (1, 2)]
-    assert [one["recoverySeconds"] for one in recovered] == [30 + 5 + 25 + 2, 25 + 2]  # SC-016
+    assert [one["recoverySeconds"] for one in recovered] == [5 + 30 + 5 + 25 + 2, 25 + 2]  # SC-016
     await check(world)
 
 

@@ -34,7 +34,7 @@ def report(kind: str, **fields: Any) -> dict[str, Any]:
         ("checkpoint", {"seq": 1, "bytes": 0, "uri": "file:///x", "sha256": "0" * 64}),
         ("notice", {"deadline": "2026-01-01T00:00:00Z"}),
         ("exited", {"exitCode": 0, "signal": None, "oom": False}),
-        ("exited", {"exitCode": 255, "startAgeMs": 5, "stopAgeMs": 0.5}),
+        ("exited", {"exitCode": 255, "startAgeMs": 5, "stopAgeMs": 0.5, "restoreBytes": 7}),
         ("exited", {"exitCode": 139, "signal": 11}),  # SC-009
         ("exited", {"exitCode": 192, "signal": 64}),
         ("exited", {"exitCode": None, "error": "StartFailed", "message": "no such file"}),
@@ -66,6 +66,7 @@ def test_what_runners_say_is_kept(kind: str, fields: dict[str, Any]) -> None:
         ("registered", {"checks": ["good"]}),
         ("registered", {"checks": {"failed": ["x"] * 33}}),
         ("started", {"restoreBytes": -1}),
+        ("exited", {"restoreBytes": -1}),
         ("checkpoint", {"sha256": "guess"}),
         ("checkpoint", {"seq": 0}),
         ("dance", {}),

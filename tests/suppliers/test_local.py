@@ -231,6 +231,9 @@ def test_a_final_report_that_cannot_be_is_none() -> None:  # SC-009, SC-644
     record = exit_record(whole)
     assert record is not None
     assert (record.exit_code, record.signal, record.started_age) == (139, 11, 0.02)
+    resumed = exit_record(whole | {"restoreBytes": 7})
+    assert resumed is not None
+    assert (record.restored_bytes, resumed.restored_bytes) == (None, 7)
     for spoilt in (
         {"exitCode": 256},
         {"exitCode": True},
@@ -238,6 +241,7 @@ def test_a_final_report_that_cannot_be_is_none() -> None:  # SC-009, SC-644
         {"signal": 65},
         {"exitAgeMs": -1},
         {"startAgeMs": 1e300},
+        {"restoreBytes": -1},
         {"at": "2026-01-01T00:00:00"},
         {"at": "yesterday"},
     ):

@@ -121,8 +121,9 @@ class CapacityLost(Event):
 class Exited(Event):
     """The program ended. `stopped`: it had been signalled by then (SC-013, SC-641).
 
-    T13, T14; while draining and stopped, the drain's outcome (T15 or T17). A death
-    by `signal` (1 to 64) has the exit code 128 + signal, whatever is given (SC-009).
+    T13, T14; while draining and stopped, the drain's outcome (T15 or T17); stopped by no
+    order of ours, the loss of its machine (T15), whatever the program made of the signal. A
+    death by `signal` (1 to 64) has the exit code 128 + signal, whatever is given (SC-009).
     """
 
     exit_code: int

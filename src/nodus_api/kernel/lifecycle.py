@@ -164,8 +164,10 @@ def advance(attempt: Attempt, event: Event) -> Attempt:
             return _end(attempt, event, event.reason, event.trigger)
         case Stage.RUNNING, Exited():  # T13, T14
             exited = _exited(attempt, event.exit_code, event.signal)
-            if drain is not None and event.stopped:  # T15, T17
+            if event.stopped and drain is not None:  # T15, T17
                 return _drained(exited, event)
+            if event.stopped:  # T15: whoever has the machine stopped it, not we
+                return _end(exited, event, Reason.NODE_LOST, Trigger.PROVIDER_EVIDENCE)
             if exited.exit_code == 0:
                 return _end(exited, event, None)
             return _end(exited, event, Reason.OUT_OF_MEMORY if event.oom else Reason.CUSTOMER_EXIT)

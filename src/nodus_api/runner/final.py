@@ -20,7 +20,8 @@ class Ending:
 
     `signal` is set, with `exit_code` 128 + signal, if a signal killed it (SC-009). Both are None
     if it never started: then `error` says why not, or it was stopped before. `stopped_at` is the
-    moment of the stop signal, None if it ended by itself (SC-013).
+    moment of the stop signal, None if it ended by itself (SC-013). `restored_bytes` is what a
+    program that went on from a checkpoint read of it.
     """
 
     ended_at: float
@@ -29,6 +30,7 @@ class Ending:
     oom: bool = False
     started_at: float | None = None
     stopped_at: float | None = None
+    restored_bytes: int | None = None
     error: str | None = None
     message: str = ""
 
@@ -39,6 +41,7 @@ class Ending:
             "exitCode": self.exit_code,
             "signal": self.signal,
             "oom": self.oom,
+            "restoreBytes": self.restored_bytes,
             "error": self.error,
             "message": message,
         }

@@ -277,6 +277,7 @@ class Life:
             oom=oom,
             started_at=self._program.started_at,
             stopped_at=self._stopped_at,
+            restored_bytes=self._restored.bytes if self._restored else None,
             message=self._program.message,
         )
         self._channel.close()

@@ -172,7 +172,7 @@ def _answered(
         loop.failed_call("create" if creating else "find", answer)
     match answer:
         case MachineView() if seen(answer):
-            return granted(record, tenancy, answer, now)
+            return granted(loop.metrics, record, tenancy, answer, now)
         case MachineView():
             return _pending(record, tenancy, answer, now)
         case None:

@@ -6,9 +6,12 @@ from datetime import datetime, timedelta
 from nodus_api.kernel import events
 from nodus_api.kernel.deadlines import starting_limit
 from nodus_api.kernel.lifecycle import advance
+from nodus_api.kernel.moments import clamped
 from nodus_api.kernel.offering import CandidateStats
 from nodus_api.kernel.vocabulary import MachineState, Stage
+from nodus_api.scheduler.metrics import LoopMetrics
 from nodus_api.scheduler.stopping import end_unstarted
+from nodus_api.scheduler.told_times import possible
 from nodus_api.storage.records import AttemptRecord, Tenancy
 from nodus_api.suppliers.supplier import MachineCondition, MachineView
 
@@ -21,13 +24,21 @@ def seen(view: MachineView) -> bool:
 
 
 def granted(
-    record: AttemptRecord, tenancy: Tenancy, view: MachineView, now: datetime
+    metrics: LoopMetrics,
+    record: AttemptRecord,
+    tenancy: Tenancy,
+    view: MachineView,
+    now: datetime,
 ) -> AttemptRecord:
     """T7, and the end of a drain that waited for the grant, in one transaction (SC-006a)."""
     attempt = record.attempt
-    since = min(view.billing_start or now, now)
+    earliest = min(tenancy.machine.requested, now)
+    since = possible(metrics, view.billing_start or now, of="billing", now=now, since=earliest)
     if attempt.stage is Stage.ACQUIRING:
-        attempt = advance(attempt, events.CapacityGranted(at=now, billing_start=since))
+        event = events.CapacityGranted(at=now, billing_start=view.billing_start)
+        if clamped(attempt, event):
+            metrics.clamped.labels(event=type(event).__name__).inc()
+        attempt = advance(attempt, event)
     start = attempt.billing_start or since
     machine = replace(
         tenancy.machine,

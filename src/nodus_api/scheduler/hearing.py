@@ -23,7 +23,9 @@ from nodus_api.scheduler.checkpointing import proposed
 from nodus_api.scheduler.context import LoopContext
 from nodus_api.scheduler.drilling import as_drilled
 from nodus_api.scheduler.ganging import save_together
+from nodus_api.scheduler.metrics import LoopMetrics
 from nodus_api.scheduler.settling import ranks_with
+from nodus_api.scheduler.told_times import possible
 from nodus_api.storage import due
 from nodus_api.storage.batch import Batch
 from nodus_api.storage.records import AttemptRecord, Report, Tenancy
@@ -42,7 +44,10 @@ _START_FAULTS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """How a program ended. `started` is None if it never did; `stopped`: after a stop signal."""
+    """How a program ended. `started` is None if it never did; `stopped`: after a stop signal.
+
+    `restored` is the bytes of the checkpoint that it went on from.
+    """
 
     at: datetime
     exit_code: int | None
@@ -50,6 +55,7 @@ class Ending:
     oom: bool = False
     started: datetime | None = None
     stopped: bool = False
+    restored: int | None = None
     error: str | None = None
 
     @classmethod
@@ -64,13 +70,14 @@ class Ending:
             oom=bool(body.get("oom", False)),
             started=None if start_age is None else report.received - _ms(start_age),
             stopped=body.get("stopAgeMs") is not None,
+            restored=body.get("restoreBytes"),
             error=body.get("error"),
         )
 
     @classmethod
-    def recorded(cls, record: ExitRecord, now: datetime) -> "Ending":
+    def recorded(cls, record: ExitRecord, now: datetime, metrics: LoopMetrics) -> "Ending":
         """Read what the supplier found on the machine; its clock may be off (SC-615)."""
-        at = min(record.at, now)
+        at = possible(metrics, record.at, of="exit", now=now)
         started = record.started_age
         return cls(
             at=at - timedelta(seconds=record.exit_age),
@@ -79,6 +86,7 @@ class Ending:
             oom=record.oom,
             started=None if started is None else at - timedelta(seconds=started),
             stopped=record.stop_age is not None,
+            restored=record.restored_bytes,
             error=record.error,
         )
 
@@ -254,10 +262,11 @@ def ended(
     at = min(ending.at, now)
     attempt = record.attempt
     if attempt.stage is Stage.STARTING and ending.started is not None and tenancy.lease.won:
-        record = started(loop, record, min(ending.started, at))
+        since = min(ending.started, at)
+        record = started(loop, record, since, restore_bytes=ending.restored)
         attempt = record.attempt
     if attempt.stage is Stage.STARTING:
-        return _never_started(loop, record, ending, at)
+        return _never_started(loop, record, ending, at, now)
     if ending.exit_code is None and ending.signal is None:  # no end of a program that ran
         return _move(loop, record, events.RunFault(at=at, reason=Reason.INTERNAL_ERROR))
     return _move(
@@ -274,11 +283,19 @@ def ended(
 
 
 def _never_started(
-    loop: LoopContext, record: AttemptRecord, ending: Ending, at: datetime
+    loop: LoopContext, record: AttemptRecord, ending: Ending, at: datetime, now: datetime
 ) -> AttemptRecord:
-    """The runner ended before the program: a stop it obeyed, or a start that failed."""
+    """The runner ended before the program: a stop it obeyed, or a start that failed.
+
+    A stop that nobody here ordered came from whoever has the machine: that is its loss (T12).
+    """
     if record.attempt.drain is not None and ending.error is None:
         return _move(loop, record, events.StopCompleted(at=at))
+    if ending.stopped and ending.error is None:
+        lost = events.CapacityLost(
+            at=at, trigger=Trigger.PROVIDER_EVIDENCE, reason=Reason.NODE_LOST
+        )
+        return _move(loop, record, as_drilled(record, lost, now))
     reason = _START_FAULTS.get(ending.error or "", Reason.INTERNAL_ERROR)
     return _move(loop, record, events.StartFault(at=at, reason=reason))
 

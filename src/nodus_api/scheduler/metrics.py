@@ -44,6 +44,12 @@ class LoopMetrics:
             ["event"],
             registry=self.registry,
         )
+        self.skewed = Counter(
+            "nodus_scheduler_skewed_times",
+            "Times told by suppliers more than 5 s outside what is possible (SC-615).",
+            ["of"],
+            registry=self.registry,
+        )
         self.dropped = Counter(
             "nodus_scheduler_dropped_events",
             "Events that contradict their Attempt.",

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from nodus_api.kernel import events
+from nodus_api.kernel.attempt import Attempt
 from nodus_api.kernel.errors import IllegalTransition
 from nodus_api.kernel.lifecycle import advance
 from nodus_api.kernel.vocabulary import MachineState, Market, Reason, Stage, Trigger
@@ -18,6 +19,7 @@ from nodus_api.scheduler.catalog import note_starts
 from nodus_api.scheduler.context import LoopContext
 from nodus_api.scheduler.drilling import as_drilled
 from nodus_api.scheduler.hearing import Ending, ended
+from nodus_api.scheduler.told_times import possible
 from nodus_api.storage.batch import Batch
 from nodus_api.storage.machine_store import Sighting
 from nodus_api.storage.records import AttemptRecord, Tenancy
@@ -122,15 +124,16 @@ def _observed(
         return record
     number = tenancy.machine.no or 0
     if view is None:
-        return _lost(record, tenancy, None, now) if watch.lost(number) else record
+        return _lost(loop, record, tenancy, None, now) if watch.lost(number) else record
     if view.condition not in _ENDED:
         return _seen(record, now)
     try:
         if view.exit is not None:
-            return ended(loop, record, tenancy, Ending.recorded(view.exit, now), now)
+            ending = Ending.recorded(view.exit, now, loop.metrics)
+            return ended(loop, record, tenancy, ending, now)
     except IllegalTransition:
         loop.metrics.dropped.labels(event="exit").inc()
-    return _lost(record, tenancy, view, now)
+    return _lost(loop, record, tenancy, view, now)
 
 
 def _seen(record: AttemptRecord, now: datetime) -> AttemptRecord:
@@ -141,14 +144,27 @@ def _seen(record: AttemptRecord, now: datetime) -> AttemptRecord:
     return replace(record, work=replace(record.work, watermark=now))
 
 
+def _last_sign(attempt: Attempt) -> datetime | None:
+    """Return the last instant at which a program's machine is known to have worked (SC-008).
+
+    That is its end where the supplier does not know it, since we may look long after. Before the
+    program nothing worked, and nothing is charged.
+    """
+    return attempt.last_heartbeat if attempt.stage is Stage.RUNNING else None
+
+
 def _lost(
+    loop: LoopContext,
     record: AttemptRecord,
     tenancy: Tenancy,
     view: MachineView | None,
     now: datetime,
 ) -> AttemptRecord:
     """T12 or T15 by the supplier's evidence, at its own time within what is known (SC-015)."""
-    at = min(view.ended_at, now) if view is not None and view.ended_at is not None else now
+    last = _last_sign(record.attempt)
+    at = last or now
+    if view is not None and view.ended_at is not None:
+        at = possible(loop.metrics, view.ended_at, of="loss", now=now, since=last)
     reclaimed = view is not None and view.reclaimed and tenancy.machine.market is Market.SPOT
     event = events.CapacityLost(
         at=at,

@@ -7,11 +7,14 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from nodus_api.kernel.deadlines import RELEASE_ALERT
+from nodus_api.kernel.events import DeletionProven
+from nodus_api.kernel.moments import clamped
 from nodus_api.kernel.vocabulary import MachineState
 from nodus_api.scheduler.context import LoopContext
 from nodus_api.scheduler.offers import capacity_came_back
 from nodus_api.scheduler.settling import released
 from nodus_api.scheduler.stopping import end_unstarted
+from nodus_api.scheduler.told_times import possible
 from nodus_api.storage.batch import Batch
 from nodus_api.storage.machine_store import Sighting, Unused
 from nodus_api.storage.records import AttemptRecord, Tenancy
@@ -89,7 +92,9 @@ def _after_look(
         )
     if isinstance(look, Exception) or look.verdict is not Verdict.GONE:
         return record.with_tenancy(_later(tenancy, now))
-    at = min(look.at or now, now)
+    at = possible(loop.metrics, look.at or now, of="deletion", now=now)
+    if clamped(record.attempt, DeletionProven(at=at)):
+        loop.metrics.clamped.labels(event=DeletionProven.__name__).inc()
     first = machine.gone_seen or at
     apart = LOOKS_APART
     if machine.handle is None:

@@ -114,6 +114,7 @@ class Exited(Report):
     exit_code: Annotated[int, Field(ge=0, le=255)] | None = Field(default=None, alias="exitCode")
     signal: Annotated[int, Field(ge=1, le=64)] | None = None
     oom: bool = False
+    restore_bytes: Count | None = Field(default=None, alias="restoreBytes")
     error: Text | None = None
     message: Text = ""
     start_age_ms: Age | None = Field(default=None, alias="startAgeMs")

@@ -160,7 +160,8 @@ class ExitRecord:
     """The runner's final report, read without the network (SC-644).
 
     Ages are seconds before `at`, the moment the record was written.
-    `started_age` is None if the program never started; `stop_age` None if it was not stopped.
+    `started_age` is None if the program never started; `stop_age` None if it was not stopped;
+    `restored_bytes` None if it went on from no checkpoint.
     `error` is set, with no exit code, if the program could not be started.
     """
 
@@ -171,13 +172,14 @@ class ExitRecord:
     started_age: float | None = None
     exit_age: float = 0.0
     stop_age: float | None = None
+    restored_bytes: int | None = None
     message: str = ""
     error: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineView:
-    """One machine as the supplier sees it now."""
+    """One machine as the supplier sees it now; `ended_at` is None if it does not know when."""
 
     handle: str
     key: str

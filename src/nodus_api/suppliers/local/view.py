@@ -15,6 +15,7 @@ from nodus_api.suppliers.supplier import ExitRecord, MachineCondition, MachineVi
 logger = logging.getLogger(__name__)
 
 _LONGEST_AGE_MS = 10 * 365 * 86_400_000
+_MOST_BYTES = 2**63 - 1
 
 
 def machine_view(directory: Path, now: datetime) -> MachineView | None:
@@ -79,6 +80,7 @@ def exit_record(value: dict[str, Any] | None) -> ExitRecord | None:
             started_age=_seconds(value.get("startAgeMs")),
             exit_age=_seconds(value["exitAgeMs"]) or 0.0,
             stop_age=_seconds(value.get("stopAgeMs")),
+            restored_bytes=_whole(value.get("restoreBytes"), 0, _MOST_BYTES),
             message=str(value["message"]),
             error=None if value["error"] is None else str(value["error"]),
         )
