@@ -340,6 +340,16 @@ async def test_a_page_of_a_selector_does_not_count_what_is_left(replica: Replica
     assert "remainingItemCount" not in meta
 
 
+async def test_any_cached_state_ignores_the_limit_of_a_following_page(
+    replica: Replica,
+) -> None:  # LW-101, LW-112
+    token = body(await replica.admin.get(f"{N}?limit=5"))["metadata"]["continue"]
+    found = body(await replica.admin.get(f"{N}?limit=5&resourceVersion=0&continue={token}"))
+
+    assert len(found["items"]) == 7
+    assert "continue" not in found["metadata"]
+
+
 async def test_any_cached_state_ignores_the_limit(replica: Replica) -> None:  # LW C-43
     found = body(await replica.admin.get(f"{N}?limit=5&resourceVersion=0"))
 

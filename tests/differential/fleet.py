@@ -1,7 +1,15 @@
 """What both servers hold: some dozens of Attempts in every phase, with a history behind them."""
 
+import base64
+from urllib.parse import quote
+
+import httpx
+import orjson
+from tests.apiserver.conftest import A, N
 from tests.attempts.examples import EXAMPLES
-from tests.differential.pair import Pair
+from tests.differential.pair import Pair, Side
+
+from nodus_api.metav1.continue_token import Continuation, Seal, encode
 
 PROJECTS = {"default": True, "example": True, "other": False, "sizes": False, "empty": True}
 """The projects, and whether alice may see each."""
@@ -23,3 +31,31 @@ async def fill(pair: Pair) -> None:
     await pair.delete("example", "gone-0-e1")
     await pair.change("other", "scan-1-e1", "failed-lost")
     await pair.caught_up()
+    for side, http in zip(pair.sides, (pair.kube_server.http, pair.our_server.http), strict=True):
+        await _tokens(side, http)
+
+
+async def _tokens(side: Side, http: httpx.AsyncClient) -> None:
+    """Keep tokens of a server: of pages, of a state that is lost, and the one that follows that."""
+    for name, target in {
+        "page": f"{N}?limit=3",
+        "lastpage": f"{N}?limit=10",
+        "allpage": f"{A}?limit=4",
+    }.items():
+        got = await http.get(target)
+        side.values[name] = quote(got.json()["metadata"]["continue"])
+    old = Continuation(rev=1, name="train-1-e1")
+    if side.name == "kube":
+        made = (
+            base64.urlsafe_b64encode(
+                orjson.dumps({"v": "meta.k8s.io/v1", "rv": old.rev, "start": f"/{old.key}\0"})
+            )
+            .decode()
+            .rstrip("=")
+        )
+    else:
+        made = encode(old, Seal(key=b"k" * 32, path=N))
+    side.values["oldpage"] = quote(made)
+    refused = await http.get(f"{N}?limit=3&continue={made}")
+    assert refused.status_code == 410, refused.text
+    side.values["onward"] = quote(refused.json()["metadata"]["continue"])

@@ -157,6 +157,8 @@ FIELDS = (
     "a!b",
     "a=b=c",
     "a==b=c",
+    "=,status.phase=Running",
+    "!=,spec.foo=1",
     "a=b\\=c",
     "status.phase=a\\=b",
     "status.phase=a\\,b",

@@ -16,6 +16,12 @@ TABLES = {
     "users": requests.users,
     "Accept": requests.accepts,
     "queries": requests.queries,
+    "ListOptions": requests.options,
+    "versions of the future": requests.future,
+    "selectors": requests.selectors,
+    "shards": requests.shards,
+    "continue tokens": requests.tokens,
+    "discovery": requests.discovery,
 }
 
 

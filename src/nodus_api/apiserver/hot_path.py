@@ -110,9 +110,11 @@ class AttemptReads:
 
     async def _page(self, info: RequestInfo, options: ListOptions, seal: Seal | None) -> Page:
         at, start = self._place(info, options, seal)
+        # kube-apiserver ignores a limit beside version 0, of a following page, too
+        limit = 0 if options.resource_version == "0" else options.limit
         try:
             return await self._cache.list(
-                info.project, at, chosen=_filter(options), limit=options.limit, start=start
+                info.project, at, chosen=_filter(options), limit=limit, start=start
             )
         except StateTooOld as error:
             if not options.continue_ or seal is None:

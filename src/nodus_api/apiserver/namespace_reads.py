@@ -97,7 +97,7 @@ class NamespaceReads:
             for project in self._visible(view, _user(request), _chooser(options))
             if project.record.name >= start
         ]
-        limit = 0 if options.resource_version == "0" and not start else options.limit
+        limit = 0 if options.resource_version == "0" else options.limit
         shown = found[:limit] if limit else found
         rev = at.rev if at.mode is Mode.EXACT else view.rev
         metadata = _metadata(rev, shown, len(found) - len(shown), options, seal)

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import orjson
 
 from nodus_api.metav1.errors import BadRequest
-from nodus_api.metav1.golang import INT64_MAX, quote
+from nodus_api.metav1.golang import INT64_MAX
 
 MAX_BYTES = 2048
 INCONSISTENT = -1
@@ -78,7 +78,7 @@ def decode(token: str, seal: Seal) -> Continuation:
     path, other selectors or by someone else (LW-109, LW-116).
     """
     content = _content(token)
-    version, rev, start = content.get("v"), content.get("rv"), content.get("start")
+    version, rev, start = content.get("v", ""), content.get("rv"), content.get("start")
     if version != _VERSION:
         _refuse(f"server does not recognize this encoded version {version}")
     if type(rev) is not int or rev == 0 or not INCONSISTENT <= rev <= INT64_MAX:
@@ -87,7 +87,7 @@ def decode(token: str, seal: Seal) -> Continuation:
         _refuse(f"encoded start key empty (version {_VERSION})")
     parts = start.removesuffix("\0").split("/")
     if len(parts) > 2 or not {"", ".", ".."}.isdisjoint(parts):
-        _refuse(f"invalid start key {quote(start)}")
+        _refuse(start)
     if not hmac.compare_digest(str(content.get("m")).encode(), seal.of(rev, start).encode()):
         _refuse("checksum")
     return Continuation(rev=rev, name=parts[-1], namespace=parts[0] if len(parts) == 2 else "")
