@@ -359,6 +359,36 @@ async def test_the_longest_run_is_bounded(world: World) -> None:  # DeadlineExce
     await check_quiet(world)
 
 
+@pytest.mark.parametrize("after", [{"maxDurationSeconds": 90}, {}])
+async def test_a_longer_run_may_be_allowed_while_it_runs(
+    world: World, after: dict[str, int]
+) -> None:  # SC-802: limits go up
+    runner = await world.run(limits={"maxDurationSeconds": 60})
+    raised = await world.submit(limits=after)
+    await world.settle(58)
+    assert await world.outcome(raised) == "Applied"
+    await runner.report("heartbeat")
+    await world.settle(30)
+    assert await world.stage() == "Running"
+    await runner.report("heartbeat")
+    await world.settle(2)
+    assert await world.stage() == ("Failed" if after else "Running")
+
+
+async def test_a_longer_wait_may_be_allowed_while_it_waits(world: World) -> None:  # SC-802, T8
+    world.fake.slots = 0
+    await world.submit(limits={"startDeadlineSeconds": 60})
+    await world.settle()
+    raised = await world.submit(limits={"startDeadlineSeconds": 90})
+    await world.settle(58)
+    assert await world.outcome(raised) == "Applied"
+    await world.settle(30)
+    assert await world.stage() == "Pending"
+    await world.settle(3)
+    assert (await world.status())["reason"] == "NoCapacity"
+    await check_quiet(world)
+
+
 async def test_a_long_absence_of_leaders_costs_nobody_his_limit(world: World) -> None:  # SC-614
     await world.submit()
     await world.settle()
