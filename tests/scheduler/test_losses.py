@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import pytest
+import sqlalchemy as sa
 from tests.scheduler.fake_supplier import an_offer
 from tests.scheduler.invariants import check, check_quiet
 from tests.scheduler.world import World
@@ -97,6 +98,25 @@ async def test_a_reclaimed_spot_machine_is_preempted(world: World) -> None:  # s
     assert first["interruption"]["trigger"] == "ProviderEvidence"
     assert first["actual"]["segments"]["runningUSD"] == "0.000322"  # 58 s at 0.02
     await check(world)
+
+
+@pytest.mark.parametrize(
+    ("in_a_row", "policy", "interruptible"),
+    [(4, "Allow", True), (5, "Allow", False), (5, "Require", True)],
+)
+async def test_a_slot_that_spot_gets_nowhere_goes_on_demand(
+    world: World, in_a_row: int, policy: str, interruptible: bool
+) -> None:  # SC-122
+    world.fake.offered = [an_offer(spot="0.02", available=0)]
+    await world.submit(placement={"interruptible": policy})
+    await world.settle()
+    assert await world.stage() == "Pending"
+    async with world.database.transaction() as connection:
+        await connection.execute(sa.update(t.slots).values(lost_in_a_row=in_a_row))
+    world.fake.offered = [an_offer(spot="0.02")]
+    await world.settle(60)
+
+    assert (await world.status())["placement"]["interruptible"] is interruptible
 
 
 async def test_a_machine_that_died_while_nobody_looked_ends_at_its_last_sign_of_life(
