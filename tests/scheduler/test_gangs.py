@@ -253,6 +253,25 @@ async def test_a_rank_that_succeeded_starts_again_with_its_gang(world: World) ->
     await check_quiet(world)
 
 
+async def test_a_limit_that_rises_gives_a_late_rank_no_more_time(
+    world: World,
+) -> None:  # SC-135, SC-802
+    runners = await run_gang(world, 2, limits={"maxDurationSeconds": 500})
+    await world.clock.advance(60)
+    for runner in runners:
+        await runner.report("heartbeat")
+    await world.settle()
+    await runners[0].report("exited", exitCode=0, age=10.0)
+    await world.settle()
+    await submit_gang(world, 2, limits={"maxDurationSeconds": 5000})
+    await world.settle(45)
+    assert not world.fake.signals
+    await world.settle(6)
+    assert len(world.fake.signals) == 1
+    await stop_by_order(world, runners[1])
+    assert await stages(world, 1) == ["Succeeded", "Stopped Released"]
+
+
 async def test_a_late_rank_is_released(world: World) -> None:  # SC-135
     runners = await run_gang(world, 3)
     await end(runners[0])

@@ -1,6 +1,8 @@
 """Drills for real: processes that are told, killed, frozen or found unfit, and who follows them."""
 
 import asyncio
+import os
+import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
@@ -129,6 +131,31 @@ async def test_a_machine_is_reclaimed_though_the_scheduler_died(local: LocalWorl
     assert "exitCode" not in first or first["signal"] == 9  # by the grace's end, or the reclaim
     assert not alive(program)
     assert runner is None or not alive(runner.pid)
+
+
+async def test_a_program_that_its_host_stops_is_no_success(
+    local: LocalWorld,
+) -> None:  # T13, T15, SC-641: the host shuts down, and the program ends in good order
+    ready = folder(local) / "ready"
+    await submit(local, f"trap 'exit 0' TERM; touch {ready}; while :; do sleep 0.05; done")
+    async with local.scheduling(pace=QUICK):
+        await local.until(local.stage_is("Running"))
+
+        async def listens() -> bool:
+            return ready.exists()
+
+        await local.until(listens)
+        machine = min(await local.world.rows(t.machines), key=lambda row: int(row["no"]))
+        runner = read_identity(folder(local) / "machines" / machine["handle"])
+        assert runner is not None
+        os.kill(runner.pid, signal.SIGTERM)
+        await local.until(both_ended(local), 60)
+
+    documents = await local.world.documents()
+    first, second = documents["0/1"]["status"], documents["0/2"]["status"]
+    assert (first["phase"], first["reason"], first["exitCode"]) == ("Failed", "NodeLost", 0)
+    assert first["interruption"]["trigger"] == "ProviderEvidence"
+    assert second["phase"] == "Succeeded"
 
 
 async def test_a_frozen_runner_is_given_up_and_its_machine_deleted(

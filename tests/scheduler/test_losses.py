@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import pytest
+import sqlalchemy as sa
 from tests.scheduler.fake_supplier import an_offer
 from tests.scheduler.invariants import check, check_quiet
 from tests.scheduler.world import World
@@ -97,6 +98,25 @@ async def test_a_reclaimed_spot_machine_is_preempted(world: World) -> None:  # s
     assert first["interruption"]["trigger"] == "ProviderEvidence"
     assert first["actual"]["segments"]["runningUSD"] == "0.000322"  # 58 s at 0.02
     await check(world)
+
+
+@pytest.mark.parametrize(
+    ("in_a_row", "policy", "interruptible"),
+    [(4, "Allow", True), (5, "Allow", False), (5, "Require", True)],
+)
+async def test_a_slot_that_spot_gets_nowhere_goes_on_demand(
+    world: World, in_a_row: int, policy: str, interruptible: bool
+) -> None:  # SC-122
+    world.fake.offered = [an_offer(spot="0.02", available=0)]
+    await world.submit(placement={"interruptible": policy})
+    await world.settle()
+    assert await world.stage() == "Pending"
+    async with world.database.transaction() as connection:
+        await connection.execute(sa.update(t.slots).values(lost_in_a_row=in_a_row))
+    world.fake.offered = [an_offer(spot="0.02")]
+    await world.settle(60)
+
+    assert (await world.status())["placement"]["interruptible"] is interruptible
 
 
 async def test_a_machine_that_died_while_nobody_looked_ends_at_its_last_sign_of_life(
@@ -356,6 +376,36 @@ async def test_the_longest_run_is_bounded(world: World) -> None:  # DeadlineExce
     status = await world.status()
     assert (status["phase"], status["reason"]) == ("Failed", "DeadlineExceeded")
     assert (await world.workload())["outcome"] == "DeadlineExceeded"
+    await check_quiet(world)
+
+
+@pytest.mark.parametrize("after", [{"maxDurationSeconds": 90}, {}])
+async def test_a_longer_run_may_be_allowed_while_it_runs(
+    world: World, after: dict[str, int]
+) -> None:  # SC-802: limits go up
+    runner = await world.run(limits={"maxDurationSeconds": 60})
+    raised = await world.submit(limits=after)
+    await world.settle(58)
+    assert await world.outcome(raised) == "Applied"
+    await runner.report("heartbeat")
+    await world.settle(30)
+    assert await world.stage() == "Running"
+    await runner.report("heartbeat")
+    await world.settle(2)
+    assert await world.stage() == ("Failed" if after else "Running")
+
+
+async def test_a_longer_wait_may_be_allowed_while_it_waits(world: World) -> None:  # SC-802, T8
+    world.fake.slots = 0
+    await world.submit(limits={"startDeadlineSeconds": 60})
+    await world.settle()
+    raised = await world.submit(limits={"startDeadlineSeconds": 90})
+    await world.settle(58)
+    assert await world.outcome(raised) == "Applied"
+    await world.settle(30)
+    assert await world.stage() == "Pending"
+    await world.settle(3)
+    assert (await world.status())["reason"] == "NoCapacity"
     await check_quiet(world)
 
 

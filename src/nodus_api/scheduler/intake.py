@@ -7,6 +7,7 @@ AlreadyExists, NotFound, Refused. `message` says more in one sentence.
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import timedelta
 from decimal import Decimal
 from enum import StrEnum
 from functools import partial
@@ -136,7 +137,19 @@ async def _resubmit(edit: WorkloadEdit, workload: Workload, spec: Mapping[str, A
             "it exists with another spec: submit this one under another name",
         )
     await edit.put(replace(workload, spec=spec))
+    await _give_more_time(edit, workload, spec)
     return Applied.APPLIED, None
+
+
+async def _give_more_time(edit: WorkloadEdit, workload: Workload, spec: Mapping[str, Any]) -> None:
+    """Let limits of time that rose hold for what lives already (SC-802, SC-004 T8 and T14)."""
+    before = WorkloadSpec.from_json(workload.kind, workload.spec).limits
+    after = WorkloadSpec.from_json(workload.kind, spec).limits
+    to_start = timedelta(seconds=after.start_deadline_seconds - before.start_deadline_seconds)
+    old, new = before.max_duration_seconds, after.max_duration_seconds
+    to_run = None if new is None else timedelta(seconds=new - (old or new))
+    if to_start or old != new:
+        await edit.give_more_time(workload.uid, to_start=to_start, to_run=to_run)
 
 
 def _limits_only_rise(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -62,6 +62,37 @@ class WorkloadEdit:
         if slots:
             statement = upsert_rows(t.slots, ["workload", "slot"], SLOT_STATE)
             await self.connection.execute(statement, as_json(slot_row(one) for one in slots))
+
+    async def give_more_time(
+        self, workload: UUID, *, to_start: timedelta, to_run: timedelta | None
+    ) -> None:
+        """Move the limits that its live Attempts run against; `to_run` None lifts that limit.
+
+        Not of a gang in which a rank has ended: its limit is the end of the others (SC-135). Uses
+        `attempts_one_live`; costs no revision.
+        """
+        attempts, work, rank = t.attempts.c, t.attempt_work.c, t.attempts.alias("rank")
+        ending = sa.exists().where(
+            rank.c.gang == attempts.gang,
+            rank.c.gang_epoch == attempts.gang_epoch,
+            rank.c.finished.is_not(None),
+        )
+        lives = sa.and_(
+            attempts.no == work.attempt,
+            attempts.workload == workload,
+            attempts.finished.is_(None),
+        )
+        later = sa.null() if to_run is None else work.limit_at + to_run
+        await self.connection.execute(
+            sa.update(t.attempt_work)
+            .where(lives, attempts.stage == "Running", ~ending.correlate(t.attempts))
+            .values(limit_at=later)
+        )
+        await self.connection.execute(
+            sa.update(t.attempt_work)
+            .where(lives, attempts.stage.in_(("Pending", "Placing", "Acquiring")))
+            .values(start_deadline=work.start_deadline + to_start)
+        )
 
     async def answer(self, command: Command, outcome: str, message: str | None = None) -> None:
         """Record what became of a command, once. Primary key; guard: not yet applied."""
