@@ -324,6 +324,31 @@ async def test_a_machine_that_ended_and_holds_room_is_swept(world: World) -> Non
     assert [row["handle"] for row in await world.rows(t.orphans)] == ["h-held"]
 
 
+async def test_a_placement_that_came_to_nothing_shows_no_choice(
+    world: World,
+) -> None:  # T6, SC-017
+    await world.submit()
+    world.fake.before = NoCapacity("taken meanwhile")
+    passes = await world.lead()
+    await passes.step("intake")
+    await passes.step("fill")
+    for step in ("offers", "offers", "place", "request"):
+        await passes.step(step)
+        await passes.loop.calls.settled()
+    assert "offering" in (await world.status())["placement"]
+    await passes.step("request")
+
+    status = await world.status()
+    assert status["progress"]["stage"] == "Placing"
+    assert status["placement"] == {
+        "candidates": 1,
+        "explain": {"profile": "Balanced", "rejected": []},
+        "profile": "Balanced",
+    }
+    assert "predicted" not in status
+    assert "actual" not in status
+
+
 async def test_a_machine_that_nobody_released_is_swept(world: World) -> None:  # SC-611
     await world.submit()
     await world.settle()

@@ -454,8 +454,16 @@ async def test_the_interval_is_the_spec_s_or_young_s(world: World) -> None:  # S
         told[name] = None if interval is None else interval.total_seconds()
     assert told["given"] == 90
     assert told["none"] is None
-    assert told["chosen"] is not None
-    assert 1800 <= told["chosen"] <= 2000  # the work and its start; √(2δ/λ) is more
+    assert told["chosen"] == 1800  # the work: √(2δ/λ) is more
+
+
+async def test_the_interval_is_no_longer_than_what_is_left(world: World) -> None:  # SC-144
+    runner = await a_runner(world, estimate={"hours": "0.5"})
+    await save(world, runner, 1, cursor={"completed": 90, "total": 100})
+    await lose(world, "0/1")
+    interval = (await world.runner("0/2")).intent.incarnation.checkpoint_interval
+    assert interval is not None
+    assert interval.total_seconds() == 180
 
 
 def committing(record: AttemptRecord, *, seq: int, after: int) -> AttemptRecord:

@@ -78,6 +78,20 @@ async def test_a_gang_that_registered_and_never_starts_is_given_up(world: World)
     assert await stages(world, 1) == ["Lost StartupTimeout", "Stopped Released"]
 
 
+async def test_the_suppliers_word_bills_no_rank_whose_runner_has_spoken(
+    world: World,
+) -> None:  # SC-508
+    await submit_gang(world, 2)
+    await world.settle()
+    await register(world, "0/1")
+    for _ in range(5):
+        await world.settle(25)
+
+    heard, silent = [(await world.status(which))["actual"]["costUSD"] for which in ("0/1", "1/1")]
+    assert heard == "0.000000"
+    assert silent > "0.001000"
+
+
 async def test_a_bill_is_not_written_for_a_peers_sake(world: World) -> None:  # SC-508
     """Every write is a watch event: at most one a minute an Attempt, in gangs too."""
     runners = await run_gang(world, 2)

@@ -1,5 +1,9 @@
 """Whole lives of Attempts, from the command to the proof that the machine is gone."""
 
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
 from tests.scheduler.fake_supplier import an_offer
 from tests.scheduler.invariants import check, check_quiet
 from tests.scheduler.world import World
@@ -332,6 +336,26 @@ async def test_parallelism_bounds_what_lives(world: World) -> None:  # SC-802
         await runner.report("exited", exitCode=0, signal=None, oom=False)
         await world.settle()
     assert (await world.workload())["state"] == "Succeeded"
+    await check_quiet(world)
+
+
+@pytest.mark.parametrize(
+    ("increment", "minimum", "seconds"), [(1, 0, 62), (60, 0, 120), (1, 300, 300), (60, 290, 300)]
+)
+async def test_a_clock_is_billed_by_its_offers_increment_and_minimum(
+    world: World, increment: int, minimum: int, seconds: int
+) -> None:  # SC-507
+    offer = an_offer(rate="36.00")  # 0.01 USD a second
+    by = timedelta(seconds=increment), timedelta(seconds=minimum)
+    world.fake.offered = [replace(offer, increment=by[0], minimum=by[1])]
+    runner = await world.run()
+    await world.clock.advance(60)
+    await runner.report("exited", exitCode=0, signal=None, oom=False)
+    await world.settle()
+
+    actual = (await world.status())["actual"]
+    assert actual["costUSD"] == f"{seconds / 100:.6f}"
+    assert actual["segments"]["teardownUSD"] == f"{(seconds - 62) / 100:.6f}"
     await check_quiet(world)
 
 

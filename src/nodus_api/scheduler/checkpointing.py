@@ -12,6 +12,7 @@ from typing import Any
 from nodus_api.kernel.attempt import Checkpoints, Cursor
 from nodus_api.kernel.events import CheckpointCommitted, Heartbeat
 from nodus_api.kernel.lifecycle import advance
+from nodus_api.kernel.request import PlacementRequest
 from nodus_api.kernel.scores import young_interval
 from nodus_api.kernel.spec import WorkloadSpec
 from nodus_api.storage.records import AttemptRecord, Commit, Proposal, Report, Tenancy
@@ -93,7 +94,7 @@ def interval_of(record: AttemptRecord, spec: WorkloadSpec) -> timedelta | None:
     """Return how often the program should save: as the spec says, else by SC-144.
 
     None if the spec says nothing and the program cannot go on from what it saves, or is
-    not placed. λ and the work are those of the prediction that was made at placement.
+    not placed. λ is that of the placement's prediction, the work what was left at the start.
     """
     policy = spec.checkpoint
     if policy.interval_seconds is not None:
@@ -101,10 +102,10 @@ def interval_of(record: AttemptRecord, spec: WorkloadSpec) -> timedelta | None:
     choice = record.view.placement.choice if record.view.placement else None
     if choice is None or not policy.restartable:
         return None
-    predicted = choice.predicted
-    hours = young_interval(
-        float(policy.cost_seconds), float(predicted.interruption_rate), float(predicted.hours)
-    )
+    restore = record.attempt.restore
+    work = PlacementRequest.of(spec, cursor=restore.cursor if restore else None).work_hours
+    rate = float(choice.predicted.interruption_rate)
+    hours = young_interval(float(policy.cost_seconds), rate, work)
     return timedelta(seconds=round(hours * 3600))
 
 
