@@ -40,6 +40,12 @@ SPOILT = {
     "records that are folders": EVERYWHERE.format("rm -f ../$f; mkdir ../$f"),
     "records that lead in a circle": EVERYWHERE.format("ln -sf $f ../$f"),
     "records larger than memory": EVERYWHERE.format("truncate -s 4T ../$f"),
+    "a deletion that begins late": (
+        'trap "" TERM; echo \'{"at": "9000-01-01T00:00:00+00:00"}\' > ../deleting'
+    ),
+    "a deletion at the end of time": (
+        'trap "" TERM; echo \'{"at": "9999-12-31T23:59:59+00:00"}\' > ../deleting'
+    ),
     "records removed": EVERYWHERE.format("rm -f ../$f"),
     "all removed": "rm -rf ../*",
     "directory removed": "cd /; rm -rf {here}",
