@@ -109,6 +109,17 @@ async def test_a_start_is_granted_by_a_later_answer(desk: Desk) -> None:  # SC-6
     assert answer.json() == {"orders": [], "granted": True, "lastSeq": 0}
 
 
+async def test_a_program_that_has_started_is_not_granted_again(desk: Desk) -> None:  # SC-341
+    await desk.post(kind="registered", checks={})
+    await desk.post(kind="canStart", n=2)
+    await desk.world.settle()
+    await desk.post(kind="started", n=3)
+    await desk.world.settle()
+    for n in (2, 4):  # a second runner of the machine counts from 1
+        answer = await desk.post(kind="canStart", n=n)
+        assert answer.json() == {"orders": [{"kind": "die"}], "granted": False, "lastSeq": 0}
+
+
 async def test_a_heartbeat_wakes_nobody(desk: Desk) -> None:
     assert (await desk.post(kind="heartbeat")).status_code == 200
     assert desk.wakes == []

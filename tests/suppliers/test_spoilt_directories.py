@@ -23,12 +23,29 @@ JUNK = [
     '{"at": "2026-01-01T00:00:00", "exitCode": 0, "signal": null, "oom": false, "error": null,'
     ' "exitAgeMs": 1, "message": ""}',
 ]
-EVERYWHERE = "for f in intent.json runner.json spawned.json exit.json deleting; do {}; done"
+EARLY = (
+    '{"at": "0001-01-01T00:00:00+00:00", "exitCode": 0, "signal": null, "oom": false,'
+    ' "error": null, "exitAgeMs": 1000, "message": ""}'
+)
+EVERYWHERE = (
+    "for f in intent.json runner.json spawned.json exit.json reclaim.json deleting; do {}; done"
+)
 SPOILT = {
     **{
         f"junk {at}": EVERYWHERE.format(f"printf %s '{junk}' > ../$f")
         for at, junk in enumerate(JUNK)
     },
+    "an end before all time": f"printf %s '{EARLY}' > ../exit.json",
+    "records that wait for a writer": EVERYWHERE.format("rm -f ../$f; mkfifo ../$f"),
+    "records that are folders": EVERYWHERE.format("rm -f ../$f; mkdir ../$f"),
+    "records that lead in a circle": EVERYWHERE.format("ln -sf $f ../$f"),
+    "records larger than memory": EVERYWHERE.format("truncate -s 4T ../$f"),
+    "a deletion that begins late": (
+        'trap "" TERM; echo \'{"at": "9000-01-01T00:00:00+00:00"}\' > ../deleting'
+    ),
+    "a deletion at the end of time": (
+        'trap "" TERM; echo \'{"at": "9999-12-31T23:59:59+00:00"}\' > ../deleting'
+    ),
     "records removed": EVERYWHERE.format("rm -f ../$f"),
     "all removed": "rm -rf ../*",
     "directory removed": "cd /; rm -rf {here}",

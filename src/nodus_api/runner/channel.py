@@ -13,11 +13,14 @@ last checkpoint that the server has committed; `answers/ID`, `{"committed": true
 there while a checkpoint is asked for. All three appear whole, by rename.
 """
 
+import array
+import fcntl
 import json
 import logging
 import os
 import re
 import select
+import termios
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -37,6 +40,8 @@ NOW = "checkpoint-now"
 LINE_BYTES = 4096
 
 _READ_BYTES = 65536
+_TOLD = 100
+"""How many refusals the runner's own log tells of; a program may write bad lines without end."""
 _MOST = 2**63
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -91,6 +96,7 @@ class Channel:
         self._heard = heard
         self._ended = ended
         self._closing, self._close = -1, -1
+        self._told = 0
 
     def open(self) -> None:
         """Make the folder and listen; raises OSError."""
@@ -113,7 +119,7 @@ class Channel:
 
     def refused(self, message: str, id: str | None) -> None:
         """Tell the program, if it waits, that its checkpoint is not committed and will not be."""
-        logger.warning("a checkpoint was not taken", extra={"cause": f": {message}"})
+        self._tell("a checkpoint was not taken", f": {message}")
         self._answer(id, {"committed": False, "message": message})
 
     def ask(self) -> None:
@@ -132,27 +138,36 @@ class Channel:
         try:
             yield
         except OSError as error:
-            logger.warning("the channel failed", extra={"cause": f": {error}"})
+            self._tell("the channel failed", f": {error}")
+
+    def _tell(self, message: str, cause: str = "") -> None:
+        """Log what went wrong, the first times: beyond that it would fill the disk."""
+        self._told += 1
+        if self._told <= _TOLD:
+            logger.warning(message, extra={"cause": cause})
+        if self._told == _TOLD:
+            logger.warning("what else goes wrong with the channel is not logged")
 
     def _listen(self, fifo: int) -> None:
         ready = select.poll()
         ready.register(fifo, select.POLLIN)
         ready.register(self._closing, select.POLLIN)
-        rest, closing = b"", False
-        while True:
-            if not closing:
-                closing = any(descriptor == self._closing for descriptor, _ in ready.poll())
+        rest, left = b"", None  # `left`: how much was unread when the program ended
+        while left is None or left > 0:
+            if left is None and any(one == self._closing for one, _ in ready.poll()):
+                left = _unread(fifo)
             try:
-                content = os.read(fifo, _READ_BYTES)
+                content = os.read(fifo, _READ_BYTES if left is None else min(left, _READ_BYTES))
             except BlockingIOError:
-                if closing:
-                    break
+                if left is not None:
+                    break  # the program itself has read some of it
                 continue
+            left = None if left is None else left - len(content)
             *lines, rest = (rest + content).split(b"\n")
             for line in lines:
                 self._hear(line)
             if len(rest) > LINE_BYTES:
-                logger.warning("a line of progress is too long and is dropped")
+                self._tell("a line of progress is too long and is dropped")
                 rest = b""
         self._hear(rest)
         os.close(fifo)
@@ -171,6 +186,13 @@ class Channel:
             if heard.directory is not None:
                 (self._folder / NOW).unlink(missing_ok=True)
         self._heard(heard)
+
+
+def _unread(fifo: int) -> int:
+    """Return how many bytes wait in a pipe."""
+    size = array.array("i", [0])
+    fcntl.ioctl(fifo, termios.FIONREAD, size)
+    return size[0]
 
 
 def read_line(line: bytes, *, home: Path, at: float) -> Line:

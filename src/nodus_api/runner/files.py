@@ -1,7 +1,9 @@
 """The files of a machine's work directory: their names, and how they are written and read."""
 
+import errno
 import json
 import os
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +40,10 @@ CHANNEL = "channel"
 RESTORE = "restore"
 """The checkpoint that the program goes on from, as it was fetched."""
 
+_RECORD_BYTES = 1 << 26
+_NOT_FILES = frozenset({errno.ELOOP, errno.ENXIO, errno.ENODEV})
+"""How the opening of a link, a socket, or a device without a driver is refused."""
+
 
 def write_json(path: Path, value: dict[str, Any], *, durable: bool = False) -> None:
     """Write a JSON object by atomic rename, mode 0600; `durable` waits for the disk."""
@@ -61,14 +67,33 @@ def write_text(path: Path, text: str, *, durable: bool = False) -> None:
 def read_json(path: Path) -> dict[str, Any] | None:
     """Return the JSON object of a file; None if there is no file or it holds none.
 
-    Raises OSError if that cannot be known: too many open files must never look like a machine
-    that is gone.
+    What a program has put in its place is none either: a link, a folder, a FIFO whose opening
+    would wait for ever, more than 64 MiB. Raises OSError if that cannot be known: too many open
+    files must never look like a machine that is gone.
     """
     try:
-        value = json.loads(path.read_bytes())
+        value = json.loads(_content(path))
     except (FileNotFoundError, NotADirectoryError, ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
+
+
+def _content(path: Path) -> bytes:
+    """Return what a plain file holds; raises ValueError if it is none or too large, OSError."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno in _NOT_FILES:
+            raise ValueError(f"{path} is no file") from error
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise ValueError(f"{path} is no file")
+    with open(descriptor, "rb") as file:
+        content = file.read(_RECORD_BYTES + 1)
+    if len(content) > _RECORD_BYTES:
+        raise ValueError(f"{path} is too large")
+    return content
 
 
 def sync_directory(path: Path) -> None:

@@ -157,8 +157,13 @@ def _first_wrong(error: ValidationError) -> str:
 def _orders(report: GivenReport, standing: Standing) -> dict[str, Any]:
     answer: dict[str, Any] = {"orders": list(standing.orders)}
     if report.kind == "canStart":
-        answer |= {"granted": standing.won, "lastSeq": standing.last_seq}
-        if not standing.won:
+        # A runner asks before its program starts: one that asks after that is a second one, on a
+        # machine that has lost the first's claim.
+        granted = standing.won and not standing.begun
+        answer |= {"granted": granted, "lastSeq": standing.last_seq}
+        if standing.begun:
+            answer["orders"].append({"kind": "die"})
+        elif not granted:
             answer["retryMs"] = RETRY_MS
     if report.kind == "checkpoint":
         committed = standing.verdict is Verdict.COMMITTED

@@ -39,12 +39,14 @@ class GivenReport:
 class Standing:
     """Where the sender of a report stands: the answer is made from it.
 
-    `current` is False if its epoch is over: a newer one lives, or this Attempt ended.
+    `current` is False if its epoch is over: a newer one lives, or this Attempt ended. `won`: its
+    machine may start the program; `begun`: the program has started.
     """
 
     current: bool
     slot_epoch: int
     won: bool
+    begun: bool
     last_seq: int
     orders: tuple[Mapping[str, Any], ...]
     verdict: Verdict | None = None
@@ -81,6 +83,7 @@ class ReportStore:
             current=current or replayed,
             slot_epoch=row["current_epoch"],
             won=row["won"],
+            begun=row["begun"],
             last_seq=row["last_seq"],
             orders=tuple(row["orders"]),
             verdict=verdict,
@@ -156,6 +159,7 @@ def _sender(token_sha256: bytes) -> sa.Select[Any]:
         t.attempts.c.epoch,
         t.slots.c.last_seq,
         t.slots.c.current_epoch,
+        (t.attempts.c.stage == "Running").label("begun"),
         _current().label("current"),
     )
     return _from_lease(sa.select(*columns), token_sha256)

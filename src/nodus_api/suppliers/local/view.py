@@ -72,13 +72,14 @@ def exit_record(value: dict[str, Any] | None) -> ExitRecord | None:
     if value is None:
         return None
     try:
+        at, exit_age = _aware(value["at"]), _seconds(value["exitAgeMs"]) or 0.0
         return ExitRecord(
-            at=_aware(value["at"]),
+            at=at,
             exit_code=_whole(value["exitCode"], 0, 255),
             signal=_whole(value["signal"], 1, 64),
             oom=value["oom"] is True,
             started_age=_seconds(value.get("startAgeMs")),
-            exit_age=_seconds(value["exitAgeMs"]) or 0.0,
+            exit_age=exit_age,
             stop_age=_seconds(value.get("stopAgeMs")),
             restored_bytes=_whole(value.get("restoreBytes"), 0, _MOST_BYTES),
             message=str(value["message"]),
@@ -103,6 +104,7 @@ def _aware(text: str) -> datetime:
     at = datetime.fromisoformat(text)
     if at.tzinfo is None:
         raise ValueError("a moment without a zone")
+    _ = at - timedelta(milliseconds=_LONGEST_AGE_MS)  # OverflowError: an age leads out of time
     return at
 
 

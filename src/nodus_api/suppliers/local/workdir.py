@@ -149,13 +149,16 @@ class WorkDirectories:
                         (directory / name).chmod(0o600)
 
     def condemn(self, key: str, at: datetime) -> datetime:
-        """Mark a machine as being deleted; return since when it is."""
+        """Mark a machine as being deleted; return since when it is, at most `at`.
+
+        Later it cannot be, but for a clock that was set back or a program that wrote the mark.
+        """
         mark = self.path(key) / files.DELETING
         with suppress(FileExistsError, FileNotFoundError):
             descriptor = os.open(mark, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with open(descriptor, "w", encoding="ascii") as file:
                 json.dump({"at": at.isoformat()}, file)
-        return _moment(mark, "at") or at
+        return min(_moment(mark, "at") or at, at)
 
     def condemned(self, key: str) -> bool:
         """Whether the machine's deletion has begun."""
