@@ -5,9 +5,10 @@ What is meant stands in allowed.py, each entry with its rule.
 
 import pytest
 from tests.differential import requests
-from tests.differential.allowed import REQUESTS, Verdict
+from tests.differential.allowed import REQUESTS
 from tests.differential.asking import ask_all
 from tests.differential.pair import Pair
+from tests.differential.verdict import Verdict
 
 pytestmark = [pytest.mark.slow, pytest.mark.conformance]
 

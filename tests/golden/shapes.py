@@ -69,7 +69,13 @@ def table_watch() -> bytes:
             EventType.ADDED, row(DOCUMENTS["running"]), 104, api_version=META, columns=named
         ),
         watch_event.table_bookmark(
-            104, api_version=META, columns=None, width=width, ends_initial=True
+            104,
+            api_version=META,
+            columns=None,
+            width=width,
+            kind=KIND,
+            kind_version=GROUP_VERSION,
+            ends_initial=True,
         ),
         watch_event.table_event(
             EventType.MODIFIED, row(DOCUMENTS["succeeded"]), 107, api_version=META, columns=None

@@ -85,25 +85,34 @@ def test_a_table_event_has_one_row_and_columns_once() -> None:  # LW-141, LW C-7
 
 
 @pytest.mark.parametrize(
-    ("include", "ends", "has_object"),
+    ("include", "ends", "kind", "version"),
     [
-        (IncludeObject.METADATA, False, True),
-        (IncludeObject.OBJECT, False, True),
-        (IncludeObject.NONE, False, False),
-        (IncludeObject.NONE, True, True),
+        (IncludeObject.METADATA, False, "PartialObjectMetadata", META),
+        (IncludeObject.METADATA, True, "PartialObjectMetadata", META),
+        (IncludeObject.OBJECT, False, "Attempt", "nodus.dev/v1"),
+        (IncludeObject.OBJECT, True, "Attempt", "nodus.dev/v1"),
+        (IncludeObject.NONE, False, None, None),
+        (IncludeObject.NONE, True, "PartialObjectMetadata", META),
     ],
 )
 def test_a_table_bookmark_tells_the_version(
-    include: IncludeObject, ends: bool, has_object: bool
+    include: IncludeObject, ends: bool, kind: str | None, version: str | None
 ) -> None:  # LW-141
     event = read(
         watch_event.table_bookmark(
-            9, api_version=META, columns=None, width=3, include=include, ends_initial=ends
+            9,
+            api_version=META,
+            columns=None,
+            width=3,
+            include=include,
+            kind="Attempt",
+            kind_version="nodus.dev/v1",
+            ends_initial=ends,
         )
     )
     row = event["object"]["rows"][0]
     assert event["object"]["metadata"] == {"resourceVersion": "9"}
     assert row["cells"] == ["", None, None]
     metadata = {"resourceVersion": "9"} | ({"annotations": END} if ends else {})
-    wanted = {"kind": "PartialObjectMetadata", "apiVersion": META, "metadata": metadata}
-    assert row["object"] == (wanted if has_object else None)
+    wanted = {"kind": kind, "apiVersion": version, "metadata": metadata}
+    assert row["object"] == (wanted if kind else None)

@@ -150,6 +150,8 @@ class Rendering:
                     columns=self.form.definitions if first else None,
                     width=len(self.form.columns),
                     include=self.include,
+                    kind=self.form.kind,
+                    kind_version=self.form.api_version,
                     ends_initial=ends_initial,
                 )
             case Form.PARTIAL | Form.PARTIAL_LIST:

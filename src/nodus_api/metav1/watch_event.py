@@ -39,8 +39,7 @@ def bookmark(kind: str, api_version: str, rev: int, *, ends_initial: bool = Fals
     """Return a bookmark: every matching change up to `rev` has been sent (LW-136, LW-138)."""
     return frame(
         EventType.BOOKMARK,
-        b'{"kind":"%b","apiVersion":"%b","metadata":%b}'
-        % (kind.encode(), api_version.encode(), _bookmark_metadata(rev, ends_initial)),
+        _bookmark_object(kind, api_version, _bookmark_metadata(rev, ends_initial)),
     )
 
 
@@ -67,19 +66,33 @@ def table_bookmark(
     columns: bytes | None,
     width: int,
     include: IncludeObject = IncludeObject.METADATA,
+    kind: str,
+    kind_version: str,
     ends_initial: bool = False,
 ) -> bytes:
     """Return a bookmark of a Table watch, `width` cells wide.
 
-    Its row object tells the version; with includeObject=None only the bookmark that ends
-    the initial events has one (LW-141).
+    Its row object tells the version: metadata alone, or with includeObject=Object an object of
+    `kind` in `kind_version`; with includeObject=None only the bookmark that ends the initial
+    events has one (LW-141).
     """
+    metadata = _bookmark_metadata(rev, ends_initial)
     obj = None
-    if ends_initial or include is not IncludeObject.NONE:
-        obj = partial_object(_bookmark_metadata(rev, ends_initial), api_version=api_version)
+    if include is IncludeObject.OBJECT:
+        obj = _bookmark_object(kind, kind_version, metadata)
+    elif ends_initial or include is IncludeObject.METADATA:
+        obj = partial_object(metadata, api_version=api_version)
     cells: Sequence[Cell] = ["", *[None] * (width - 1)]
     return table_event(
         EventType.BOOKMARK, table.row(cells, obj), rev, api_version=api_version, columns=columns
+    )
+
+
+def _bookmark_object(kind: str, api_version: str, metadata: bytes) -> bytes:
+    return b'{"kind":"%b","apiVersion":"%b","metadata":%b}' % (
+        kind.encode(),
+        api_version.encode(),
+        metadata,
     )
 
 
