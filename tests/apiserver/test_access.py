@@ -166,10 +166,13 @@ async def test_an_address_is_blocked_for_a_minute_from_the_last_guess(
 
 async def test_before_the_tables_are_read_credentials_cannot_be_checked() -> None:  # AS-046
     replica = replica_of()
-    got = await replica.admin.get(N)
+    starting = await replica.admin.get(N)
+    replica.app.access.refused = True
+    away = await replica.admin.get(N)
 
-    assert (got.status, status_of(got)["reason"]) == (503, "ServiceUnavailable")
-    assert got.headers["retry-after"] == "1"
+    assert (starting.status, status_of(starting)["reason"]) == (429, "TooManyRequests")
+    assert (away.status, status_of(away)["reason"]) == (503, "ServiceUnavailable")
+    assert starting.headers["retry-after"] == away.headers["retry-after"] == "1"
     # whoever asks how the server is gets an answer, with a credential too
     for path in ("/livez", "/readyz", "/version"):
         assert (await replica.admin.get(path)).status == (500 if path == "/readyz" else 200)

@@ -214,15 +214,7 @@ def test_a_killed_part_comes_back(own: Up, part: str) -> None:
     killed = own.kill_part(part)
 
     eventually(lambda: own.pid(part) not in (0, killed))
-
-    def works() -> bool:
-        try:
-            with own.get("/readyz") as answer:
-                return answer.status == 200
-        except OSError:
-            return False
-
-    eventually(works)
+    eventually(lambda: _answers(own))
     done = own.nodus("submit", "-f", "-", "--wait", stdin=job(f"after-{part}", "exit 0"))
     assert done.stdout.endswith(f"job/after-{part} succeeded.\n")
 
@@ -246,7 +238,9 @@ def test_the_next_up_takes_over_after_kill_9(own: Up) -> None:
     eventually(lambda: [one["status"]["phase"] for one in own.attempts("long")] == ["Succeeded"])
 
 
-def test_kill_9_of_the_scheduler_starts_no_program_twice(own: Up, open_folder: Path) -> None:
+def test_kill_9_of_scheduler_and_postgres_starts_no_program_twice(
+    own: Up, open_folder: Path
+) -> None:  # field case C14
     starts = open_folder / "starts"
     starts.mkdir()
     starts.chmod(0o777)
@@ -255,10 +249,11 @@ def test_kill_9_of_the_scheduler_starts_no_program_twice(own: Up, open_folder: P
         "submit", "-f", "-", stdin=job("kept", program, completions=3, restart={"maxRetries": 1})
     )
 
-    for _ in range(2):
-        eventually(lambda: any(own.attempts("kept")))
-        killed = own.kill_part("schedule")
-        eventually(lambda: own.pid("schedule") not in (0, killed))  # noqa: B023 -- called at once
+    eventually(lambda: any(own.attempts("kept")))
+    for part in ("schedule", "postgres", "schedule"):
+        killed = own.kill_part(part)
+        eventually(lambda: own.pid(part) not in (0, killed))  # noqa: B023 -- called at once
+        eventually(lambda: _answers(own))
     eventually(lambda: len(own.attempts("kept")) == 4 and _ended(own.attempts("kept")), 90)
 
     assert [
@@ -273,6 +268,14 @@ def test_kill_9_of_the_scheduler_starts_no_program_twice(own: Up, open_folder: P
     }
     eventually(lambda: not unfinished(own.attempts("kept")))
     assert problems(own.json()["items"]) == []  # the bills of all that these kills went through
+
+
+def _answers(own: Up) -> bool:
+    try:
+        with own.get("/readyz") as ready, own.get(ATTEMPTS) as listed:
+            return (ready.status, listed.status) == (200, 200)
+    except OSError:
+        return False
 
 
 def _settled(attempts: list[dict[str, Any]]) -> bool:

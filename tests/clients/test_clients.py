@@ -115,7 +115,7 @@ def test_an_informer_seldom_lists_again(client: str, period: Period) -> None:  #
 def test_only_the_restart_is_an_error(client: str, period: Period) -> None:  # LW-144, LW-147
     """None before it, and then what a stopping or starting server tells: 429, 503, no connection.
 
-    A server that begins answers 503 with Retry-After until it has loaded (LW-199), which every
+    A server that begins answers 429 with Retry-After until it has loaded (AS-096), which every
     client here gets over.
     """
     found = [one for one in period.told[client] if "error" in one.said]

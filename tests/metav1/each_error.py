@@ -48,6 +48,7 @@ EACH: dict[str, APIError] = {
     "internal-error": errors.InternalError("0c8f"),
     "server-timeout": errors.ServerTimeout("list", ATTEMPTS),
     "service-unavailable": errors.ServiceUnavailable.database(),
+    "service-unavailable-uncached": errors.ServiceUnavailable.database(cached=False),
     "timeout": errors.Timeout.deadline(),
     "too-large-version": errors.Timeout.too_large(1000, 42),
 }

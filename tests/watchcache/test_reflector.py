@@ -2,10 +2,11 @@
 
 import asyncio
 from dataclasses import replace
+from itertools import pairwise
 from uuid import UUID
 
 import pytest
-from tests.watchcache.conftest import following, until
+from tests.watchcache.conftest import following, running, until
 from tests.watchcache.feed_log import FeedLog, Row
 from tests.watchcache.model import told
 
@@ -291,3 +292,32 @@ async def test_nothing_is_served_before_the_first_load(log: FeedLog, clock: Manu
         await until(lambda: cut_off.health.refused)
         with pytest.raises(FeedUnavailable):
             await cut_off.list("p", CACHED)
+
+
+class Noting(FeedLog):
+    """Notes when it was tried while it was away."""
+
+    def note(self, clock: ManualClock) -> list[float]:
+        self.tries: list[float] = []
+        self.clock = clock
+        return self.tries
+
+    def check(self) -> None:
+        if self.away:
+            self.tries.append(self.clock.monotonic())
+        super().check()
+
+
+async def test_it_tries_often_enough_to_be_back_within_five_seconds(clock: ManualClock) -> None:
+    """Field cases A06 and C14: whatever the jitter draws, and with a second to get there."""
+    log = Noting(away=True)
+    tries = log.note(clock)
+    cache = AttemptCache(log, clock=clock, chance=lambda: 0.999)
+    async with running(cache, or_else=lambda: True):
+        for _ in range(120):
+            await clock.advance(0.25)
+            await asyncio.sleep(0.001)
+
+    gaps = [later - earlier for earlier, later in pairwise(tries)]
+    assert len(gaps) > 5
+    assert max(gaps) <= 4.0

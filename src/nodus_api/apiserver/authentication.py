@@ -67,8 +67,8 @@ class Authenticator:
     def authenticate(self, request: Request) -> User:
         """Return the user, the anonymous one where that is enough (AS-047).
 
-        Raises Unauthorized, TooManyRequests for an address that guesses, ServiceUnavailable before
-        the access tables were read once.
+        Raises Unauthorized, TooManyRequests for an address that guesses, and before the access
+        tables were read once; ServiceUnavailable where they cannot be read.
         """
         token = bearer_token(request.header(b"authorization"))
         is_open = paths.open_to_everybody(request.info.path)
@@ -98,6 +98,8 @@ class Authenticator:
         view = self._access.view
         if view is None:
             self._metrics.authentication("error")
+            if not self._access.refused:
+                raise TooManyRequests.warming()  # the server starts (AS-096)
             raise ServiceUnavailable(
                 "credentials cannot be checked: the database cannot be reached",
                 fix="Repeat the request in 1 s; if it goes on, see /readyz?verbose.",

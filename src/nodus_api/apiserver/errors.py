@@ -51,7 +51,7 @@ def of_cache(error: Exception, *, too_old: Callable[[StateTooOld], APIError]) ->
         case CacheWarming():
             return TooManyRequests.warming()
         case FeedUnavailable():
-            return ServiceUnavailable.database()
+            return ServiceUnavailable.database(cached=error.cached)
         case ReadTimedOut():
             return ServerTimeout(error.verb, ATTEMPTS)
         case StateNotReached():

@@ -146,7 +146,7 @@ class NamespaceReads:
     def _loaded(self) -> AccessView:
         view = self._access.view
         if view is None:
-            raise FeedUnavailable if self._access.refused else CacheWarming
+            raise FeedUnavailable(cached=False) if self._access.refused else CacheWarming
         return view
 
     async def _view(self, at: ReadAt) -> AccessView:

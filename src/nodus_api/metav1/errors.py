@@ -339,10 +339,20 @@ class ServiceUnavailable(APIError):
         super().__init__(message, fix=fix, retry_after=retry_after)
 
     @classmethod
-    def database(cls, *, retry_after: int = 1) -> "ServiceUnavailable":
-        """Return the answer to a consistent read while the database is away."""
+    def database(cls, *, cached: bool = True, retry_after: int = 1) -> "ServiceUnavailable":
+        """Return the answer to what needs the database while it is away.
+
+        `cached` says whether the cache could answer in its place, if it were asked to.
+        """
+        message = "the database cannot be reached"
+        if not cached:
+            return cls(
+                message,
+                fix="Repeat the request in 1 s; if it goes on, see /readyz?verbose.",
+                retry_after=retry_after,
+            )
         return cls(
-            "the database cannot be reached, so the most recent state is not known",
+            f"{message}, so the most recent state is not known",
             fix="Repeat the request, or add resourceVersion=0 to be answered from the cache.",
             retry_after=retry_after,
         )

@@ -18,6 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from nodus_api.clock import Clock
 from nodus_api.storage.engine import Database
+from nodus_api.storage.migrated import again_if_migrated
 from nodus_api.storage.tables import (
     access_changes,
     funds,
@@ -105,6 +106,7 @@ class AccessStore:
         self._database = database
         self._clock = clock
 
+    @again_if_migrated
     async def load(self) -> AccessSnapshot:
         """Return everything, in one view of the database."""
         async with self._database.snapshot() as connection:
@@ -118,11 +120,13 @@ class AccessStore:
                 ),
             )
 
+    @again_if_migrated
     async def head(self) -> int:
         """Return the newest access revision, 0 if there is none."""
         async with self._database.single_reads() as connection:
             return int((await connection.scalars(read_access_head())).one())
 
+    @again_if_migrated
     async def changes(self, after: int) -> list[AccessChange]:
         """Return what changed after an access revision, in order."""
         async with self._database.single_reads() as connection:

@@ -50,6 +50,10 @@ class StorageContention(StorageError):
     """A deadlock, serialisation failure or lock timeout: try the whole transaction again."""
 
 
+class StatementOutdated(StorageContention):
+    """A prepared statement's result has other types since a migration; the next try is right."""
+
+
 class StorageFault(StorageError):
     """The server refused a statement for another reason; `sqlstate` is its code."""
 
@@ -127,6 +131,8 @@ def translate(error: BaseException, where: str) -> StorageError | None:
 
 def _from_server(error: asyncpg.PostgresError, where: str) -> StorageError:
     code = error.sqlstate or "XX000"
+    if isinstance(error, asyncpg.InvalidCachedStatementError):
+        return StatementOutdated(_first_line(error))
     if code[:2] in _UNAVAILABLE_CLASSES or code in _UNAVAILABLE_CODES:
         return StorageUnavailable(where, _first_line(error))
     if code in _CONTENTION_CODES:

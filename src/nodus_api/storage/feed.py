@@ -17,6 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from nodus_api.clock import Clock
 from nodus_api.storage.engine import Database
+from nodus_api.storage.migrated import again_if_migrated
 from nodus_api.storage.tables import (
     attempt_objects,
     changes,
@@ -155,6 +156,7 @@ class Feed:
         self._clock = clock
         self._history_timeout = history_timeout
 
+    @again_if_migrated
     async def state(self) -> FeedState:
         """Return head, edge and epochs, of one moment."""
         async with self._database.single_reads() as connection:
@@ -164,6 +166,7 @@ class Feed:
         """Return the newest revision: one indexed read, one round trip."""
         return int(await self._one(read_head()))
 
+    @again_if_migrated
     async def read(self, after: int, *, limit: int = PIECE) -> list[Change]:
         """Return the rows after revision `after` in order, at most `limit`.
 
@@ -189,6 +192,7 @@ class Feed:
             await self._bound(connection)
             yield FeedSnapshot(connection, await _state(connection), timedelta(0))
 
+    @again_if_migrated
     async def first_changes(
         self, after: int, upto: int, project: str | None
     ) -> tuple[int, list[Change]]:
@@ -204,12 +208,14 @@ class Feed:
             found = [Change(**row) for row in rows.mappings()]
             return (await _state(connection)).oldest, found
 
+    @again_if_migrated
     async def documents(self, revs: Sequence[int]) -> dict[int, bytes]:
         """Return the documents of those of `revs` that the log still has."""
         async with self._database.single_reads() as connection:
             rows = await connection.execute(read_documents(revs))
             return {row.rev: row.doc for row in rows}
 
+    @again_if_migrated
     async def previous(self, rev: int) -> bytes | None:
         """Return the object's document before the change at `rev`; None if there was none.
 
@@ -250,6 +256,7 @@ class Feed:
             sa.select(sa.func.set_config("statement_timeout", milliseconds, True))
         )
 
+    @again_if_migrated
     async def _one(self, statement: sa.Select[Any]) -> Any:
         async with self._database.single_reads() as connection:
             return (await connection.scalars(statement)).one()

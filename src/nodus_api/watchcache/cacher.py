@@ -240,7 +240,7 @@ class AttemptCache:
         if not self._trusted:
             raise CacheWarming
         if self.health.refused:
-            raise FeedUnavailable
+            raise FeedUnavailable(cached=False)
 
     async def watch(
         self, project: str | None, begin: WatchFrom, *, chosen: Filter = EVERYTHING
@@ -304,7 +304,7 @@ class AttemptCache:
 
     def _loaded(self) -> Contents:
         if self._contents is None:
-            raise FeedUnavailable if self.health.refused else CacheWarming
+            raise FeedUnavailable(cached=False) if self.health.refused else CacheWarming
         return self._contents
 
     async def _ensure(self, at: ReadAt) -> None:

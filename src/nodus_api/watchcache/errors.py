@@ -8,6 +8,11 @@ class CacheWarming(Exception):
 class FeedUnavailable(Exception):
     """Postgres cannot be reached and the answer needs it."""
 
+    def __init__(self, *, cached: bool = True) -> None:
+        """`cached` says whether the same could be asked of the cache, by resourceVersion 0."""
+        super().__init__()
+        self.cached = cached
+
 
 class ReadTimedOut(Exception):
     """A read of the database met its time limit: to be repeated (LW-198)."""

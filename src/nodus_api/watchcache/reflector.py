@@ -20,7 +20,7 @@ from nodus_api.watchcache.source import Change, ChangeFeed, Wakeups
 
 PIECE = 1000
 POLL_SECONDS = 0.25
-RETRY_SECONDS = (0.1, 5.0)
+RETRY_SECONDS = (0.1, 3.0)
 
 log = logging.getLogger(__name__)
 
@@ -241,7 +241,7 @@ class Reflector:
         await self._pause()
 
     async def _pause(self) -> None:
-        """Wait before the next try: doubling from 0.1 s to 5 s, half of it by chance."""
+        """Wait before the next try: doubling from 0.1 s to 3 s, half of it by chance."""
         least, most = RETRY_SECONDS
         seconds = min(least * 2**self._tries, most)
         self._tries = min(self._tries + 1, 16)
