@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 from nodus_api.cli.ending import fault_sentence
+from nodus_api.cli.silence import silence_lines
 from nodus_api.cli.tabular import render_table
 from nodus_api.kernel.scores import NAMES
 from nodus_api.metav1.table import age
@@ -18,6 +19,7 @@ def explain_text(facts: Facts) -> str:
         _head(facts),
         _waiting(facts.get("waiting")),
         f"{facts['doing']}\n" if "doing" in facts else "",
+        _lines([*silence_lines(facts["silence"])]) if "silence" in facts else "",
         _placement(facts.get("placement"), facts),
         _rejected(facts.get("placement")),
         _end(facts),

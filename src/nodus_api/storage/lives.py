@@ -57,6 +57,20 @@ class SavedPoint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Hearing:
+    """When the runner was last heard of, and who listened (SC-614).
+
+    `suspect_since` is None until the loop finds it silent; `leader_since` is the start of the
+    latest reign, `leader_seen` the last sign of life of its leader.
+    """
+
+    last_heartbeat: datetime | None
+    suspect_since: datetime | None
+    leader_since: datetime | None
+    leader_seen: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Life:
     """One Attempt: what clients see of it, its ledger, and what only the loop knows."""
 
@@ -69,6 +83,7 @@ class Life:
     next_try: datetime | None = None
     start_deadline: datetime | None = None
     drain_cause: str | None = None
+    hearing: Hearing | None = None
     workload_state: str | None = None
     """None where the workload's row is not asked for: of archived Attempts."""
 
@@ -186,6 +201,10 @@ def _published() -> sa.Select[Any]:
             work.next_try,
             work.start_deadline,
             work.drain_cause,
+            work.last_heartbeat,
+            work.suspect_since,
+            sa.select(t.leader.c.since).scalar_subquery().label("leader_since"),
+            sa.select(t.leader_heartbeat.c.at).scalar_subquery().label("leader_seen"),
             t.workloads.c.state.label("workload_state"),
         )
         .join(t.attempts, t.attempts.c.no == t.attempt_objects.c.attempt)
@@ -252,6 +271,12 @@ async def _lives(connection: AsyncConnection, rows: Sequence[Any], *, decided: b
             next_try=row.next_try,
             start_deadline=row.start_deadline,
             drain_cause=row.drain_cause,
+            hearing=Hearing(
+                last_heartbeat=row.last_heartbeat,
+                suspect_since=row.suspect_since,
+                leader_since=row.leader_since,
+                leader_seen=row.leader_seen,
+            ),
             workload_state=row.workload_state,
         )
         for row in rows
