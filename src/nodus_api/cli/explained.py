@@ -12,6 +12,7 @@ from typing import Any
 from nodus_api.attempts.projection import WAITING_FOR, WAITING_MESSAGE
 from nodus_api.attempts.reasons import REASONS, REJECTIONS
 from nodus_api.cli.ending import ended
+from nodus_api.cli.saved import last_checkpoint
 from nodus_api.cli.silence import silence_of
 from nodus_api.kernel.money import ZERO, format_rate, format_usd
 from nodus_api.kernel.scores import NAMES, WEIGHTS
@@ -54,6 +55,7 @@ def explained(life: Life, now: datetime) -> Facts:
         facts["cost"] = cost_of(life.ledger)
     if "checkpoints" in status:
         facts["checkpoints"] = status["checkpoints"]
+        facts |= last_checkpoint(life)
     if end := _end(life, facts):
         facts["end"] = end
     if "supersededBy" in status:

@@ -15,6 +15,7 @@ from uuid import UUID
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from nodus_api.kernel.attempt import Cursor
 from nodus_api.kernel.vocabulary import OwnerKind
 from nodus_api.storage import tables as t
 from nodus_api.storage.statements import database_now
@@ -54,6 +55,7 @@ class SavedPoint:
     seq: int
     committed: datetime
     size: int
+    cursor: Cursor | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -263,10 +265,7 @@ async def _lives(connection: AsyncConnection, rows: Sequence[Any], *, decided: b
             document=json.loads(row.doc),
             archived=False,
             ledger=tuple(_ledger_row(one) for one in charged.get(row.attempt, ())),
-            checkpoints=tuple(
-                SavedPoint(seq=one["seq"], committed=one["committed"], size=one["bytes"])
-                for one in commits.get((row.slot, row.epoch), ())
-            ),
+            checkpoints=tuple(_saved_point(one) for one in commits.get((row.slot, row.epoch), ())),
             decision=decisions.get(row.attempt),
             next_try=row.next_try,
             start_deadline=row.start_deadline,
@@ -302,6 +301,16 @@ def _by(pairs: Iterable[tuple[Any, sa.RowMapping]]) -> dict[Any, list[sa.RowMapp
     for key, one in pairs:
         found.setdefault(key, []).append(one)
     return found
+
+
+def _saved_point(row: sa.RowMapping) -> SavedPoint:
+    completed, total = row["cursor_completed"], row["cursor_total"]
+    return SavedPoint(
+        seq=row["seq"],
+        committed=row["committed"],
+        size=row["bytes"],
+        cursor=None if total is None else Cursor(completed=completed, total=total),
+    )
 
 
 def _ledger_row(row: sa.RowMapping) -> LedgerRow:
