@@ -158,7 +158,7 @@ async def test_json_has_the_facts_of_the_text(world: World) -> None:  # SC-333, 
 
     assert list(facts) == [
         *("attempt", "project", "owner", "slot", "epoch", "phase", "stage", "archived"),
-        *("placement", "timings", "cost", "checkpoints", "end", "supersededBy"),
+        *("placement", "timings", "cost", "checkpoints", "lastCheckpoint", "end", "supersededBy"),
     ]
     assert facts["placement"]["chosen"] == {
         "offering": "cpu-1c-4g-us",

@@ -6,6 +6,7 @@ import os
 import resource
 import signal
 import sys
+import sysconfig
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
@@ -387,9 +388,37 @@ async def test_programs_start_from_a_clean_environment(fleet: LocalFleet) -> Non
         f"NODUS_PROGRESS={fleet.root / 'machines' / 'env' / files.CHANNEL / 'progress'}",
         "NODUS_PROJECT=demo",
         "NODUS_SLOT=0",
-        f"PATH={os.environ['PATH']}",
+        f"PATH={base_environment(own)['PATH']}",
     ]
-    assert base_environment({"NODUS_TOKEN": "t", "HOME": "/h"}) == {"HOME": "/h"}
+    bare = base_environment({"NODUS_TOKEN": "t", "HOME": "/h"})
+    assert bare == {"HOME": "/h", "PATH": f"{os.defpath}:{sysconfig.get_path('scripts')}"}
+
+
+async def test_programs_find_nodus_but_their_own_python_first(
+    fleet: LocalFleet, tmp_path: Path
+) -> None:
+    # SC-642: `nodus up` need not have been started from a shell that knows where nodus is
+    own = tmp_path / "bin"
+    own.mkdir()
+    for name in ("python", "python3"):
+        (own / name).write_text("#!/bin/sh\n")
+        (own / name).chmod(0o755)
+    scripts = sysconfig.get_path("scripts")
+    path = f"{own}:/usr/bin:/bin"
+    supplier = a_supplier(fleet.root, fleet.server, environment={"PATH": path})
+    look = "for one in nodus python python3; do command -v $one; done; echo $PATH"
+    await supplier.create(an_intent("path", *shell(look)))
+    await exit_of(supplier, "path")
+
+    lines = (fleet.root / "machines" / "path" / files.STDOUT).read_text().splitlines()
+    assert lines == [
+        f"{scripts}/nodus",
+        f"{own}/python",
+        f"{own}/python3",
+        f"{path}:{scripts}",
+    ]
+    known = f"{scripts}:/usr/bin"
+    assert base_environment({"PATH": known})["PATH"] == known
 
 
 async def test_the_token_stays_in_its_file(fleet: LocalFleet) -> None:  # SC-125

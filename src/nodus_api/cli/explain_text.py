@@ -5,6 +5,8 @@ from datetime import timedelta
 from typing import Any
 
 from nodus_api.cli.ending import fault_sentence
+from nodus_api.cli.saved import at_cursor, saved_line
+from nodus_api.cli.silence import silence_lines
 from nodus_api.cli.tabular import render_table
 from nodus_api.kernel.scores import NAMES
 from nodus_api.metav1.table import age
@@ -18,6 +20,8 @@ def explain_text(facts: Facts) -> str:
         _head(facts),
         _waiting(facts.get("waiting")),
         f"{facts['doing']}\n" if "doing" in facts else "",
+        _lines([*silence_lines(facts["silence"])]) if "silence" in facts else "",
+        saved_line(facts.get("lastCheckpoint"), facts["stage"]),
         _placement(facts.get("placement"), facts),
         _rejected(facts.get("placement")),
         _end(facts),
@@ -34,7 +38,8 @@ def _head(facts: Facts) -> str:
         gang = facts["gang"]
         what += f", rank {gang['rank']} of a gang of {gang['size']}"
     if "restoreFrom" in facts:
-        what += f", goes on from checkpoint {facts['restoreFrom']['seq']}"
+        point = facts["restoreFrom"]
+        what += f", goes on from checkpoint {point['seq']}{at_cursor(point.get('cursor'))}"
     lines.append(what + (", archived" if facts["archived"] else ""))
     return _lines(lines)
 

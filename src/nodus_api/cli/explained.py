@@ -12,6 +12,8 @@ from typing import Any
 from nodus_api.attempts.projection import WAITING_FOR, WAITING_MESSAGE
 from nodus_api.attempts.reasons import REASONS, REJECTIONS
 from nodus_api.cli.ending import ended
+from nodus_api.cli.saved import last_checkpoint
+from nodus_api.cli.silence import silence_of
 from nodus_api.kernel.money import ZERO, format_rate, format_usd
 from nodus_api.kernel.scores import NAMES, WEIGHTS
 from nodus_api.kernel.vocabulary import Profile, Reason, WorkloadState
@@ -40,10 +42,12 @@ def explained(life: Life, now: datetime) -> Facts:
         facts["gang"] = spec["gang"]
     if "restoreFrom" in spec:
         facts["restoreFrom"] = spec["restoreFrom"]
-    if waiting := _waiting(life, now):
-        facts["waiting"] = waiting
-    if doing := _doing(life):
-        facts["doing"] = doing
+    of_now = {
+        "waiting": _waiting(life, now),
+        "doing": _doing(life),
+        "silence": silence_of(life, now),
+    }
+    facts |= {name: told for name, told in of_now.items() if told}
     if "placement" in status:
         facts["placement"] = _placement(status, life.decision)
     facts["timings"] = status["timings"]
@@ -51,6 +55,7 @@ def explained(life: Life, now: datetime) -> Facts:
         facts["cost"] = cost_of(life.ledger)
     if "checkpoints" in status:
         facts["checkpoints"] = status["checkpoints"]
+        facts |= last_checkpoint(life)
     if end := _end(life, facts):
         facts["end"] = end
     if "supersededBy" in status:

@@ -15,6 +15,7 @@ from uuid import UUID
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from nodus_api.kernel.attempt import Cursor
 from nodus_api.kernel.vocabulary import OwnerKind
 from nodus_api.storage import tables as t
 from nodus_api.storage.statements import database_now
@@ -54,6 +55,21 @@ class SavedPoint:
     seq: int
     committed: datetime
     size: int
+    cursor: Cursor | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hearing:
+    """When the runner was last heard of, and who listened (SC-614).
+
+    `suspect_since` is None until the loop finds it silent; `leader_since` is the start of the
+    latest reign, `leader_seen` the last sign of life of its leader.
+    """
+
+    last_heartbeat: datetime | None
+    suspect_since: datetime | None
+    leader_since: datetime | None
+    leader_seen: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +85,7 @@ class Life:
     next_try: datetime | None = None
     start_deadline: datetime | None = None
     drain_cause: str | None = None
+    hearing: Hearing | None = None
     workload_state: str | None = None
     """None where the workload's row is not asked for: of archived Attempts."""
 
@@ -186,6 +203,10 @@ def _published() -> sa.Select[Any]:
             work.next_try,
             work.start_deadline,
             work.drain_cause,
+            work.last_heartbeat,
+            work.suspect_since,
+            sa.select(t.leader.c.since).scalar_subquery().label("leader_since"),
+            sa.select(t.leader_heartbeat.c.at).scalar_subquery().label("leader_seen"),
             t.workloads.c.state.label("workload_state"),
         )
         .join(t.attempts, t.attempts.c.no == t.attempt_objects.c.attempt)
@@ -244,14 +265,17 @@ async def _lives(connection: AsyncConnection, rows: Sequence[Any], *, decided: b
             document=json.loads(row.doc),
             archived=False,
             ledger=tuple(_ledger_row(one) for one in charged.get(row.attempt, ())),
-            checkpoints=tuple(
-                SavedPoint(seq=one["seq"], committed=one["committed"], size=one["bytes"])
-                for one in commits.get((row.slot, row.epoch), ())
-            ),
+            checkpoints=tuple(_saved_point(one) for one in commits.get((row.slot, row.epoch), ())),
             decision=decisions.get(row.attempt),
             next_try=row.next_try,
             start_deadline=row.start_deadline,
             drain_cause=row.drain_cause,
+            hearing=Hearing(
+                last_heartbeat=row.last_heartbeat,
+                suspect_since=row.suspect_since,
+                leader_since=row.leader_since,
+                leader_seen=row.leader_seen,
+            ),
             workload_state=row.workload_state,
         )
         for row in rows
@@ -277,6 +301,16 @@ def _by(pairs: Iterable[tuple[Any, sa.RowMapping]]) -> dict[Any, list[sa.RowMapp
     for key, one in pairs:
         found.setdefault(key, []).append(one)
     return found
+
+
+def _saved_point(row: sa.RowMapping) -> SavedPoint:
+    completed, total = row["cursor_completed"], row["cursor_total"]
+    return SavedPoint(
+        seq=row["seq"],
+        committed=row["committed"],
+        size=row["bytes"],
+        cursor=None if total is None else Cursor(completed=completed, total=total),
+    )
 
 
 def _ledger_row(row: sa.RowMapping) -> LedgerRow:

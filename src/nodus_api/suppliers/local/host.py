@@ -3,6 +3,7 @@
 import os
 import platform
 import shutil
+import sysconfig
 from collections.abc import Mapping
 from decimal import ROUND_FLOOR, Decimal
 from pathlib import Path
@@ -69,8 +70,20 @@ def slot_offer(root: Path, *, slots: int, rate: Decimal, available: int) -> Supp
 
 
 def base_environment(own: Mapping[str, str]) -> dict[str, str]:
-    """Return what programs get of the scheduler's environment: where things are, and no secret."""
-    return {name: own[name] for name in _PASSED_ON if name in own}
+    """Return what programs get of the scheduler's environment: where things are, and no secret.
+
+    The PATH ends with the folder of this installation's commands, so that `nodus checkpoint` is
+    found whatever the scheduler was started with (SC-642); last, for a program's own `python` is
+    the one that it had before.
+    """
+    passed_on = {name: own[name] for name in _PASSED_ON if name in own}
+    return passed_on | {"PATH": _with_our_commands(own.get("PATH") or os.defpath)}
+
+
+def _with_our_commands(path: str) -> str:
+    commands = sysconfig.get_path("scripts")
+    known = path.split(os.pathsep)
+    return path if commands in known else os.pathsep.join((*known, commands))
 
 
 def _share(size: int, slots: int) -> Decimal:
