@@ -63,8 +63,6 @@ def ended(
     if fault is not None:
         end["fault"] = fault
     end["sentence"] = _sentence(end, missed, release)
-    if "reason" in end:
-        end["remedy"] = (release and release.remedy) or REASONS[end["reason"]].remedy
     if cost is not None:
         end["bill"] = _bill(cost)
     return end

@@ -19,7 +19,10 @@ _TICK = timedelta(seconds=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """The cause as a clause without a full stop; whose fault, if one may be named; what to do."""
+    """The cause as a clause without a full stop; whose fault, if one may be named; what to do.
+
+    OWNER in what to do is to be named.
+    """
 
     cause: str
     fault: str | None = None
@@ -62,7 +65,7 @@ def _by_scale(
             fault=Fault.USER.value,
             remedy="Nothing, if that was wanted."
             + (
-                f" `nodus scale {what} N` with a larger N lets it run again."
+                " `nodus scale OWNER N` with a larger N lets it run again."
                 if around.state in (WorkloadState.ACTIVE, WorkloadState.SUSPENDED)
                 else ""
             ),
@@ -110,7 +113,8 @@ def _by_gang(
 def _after(peer: Mapping[str, Any], *, goes_on: bool) -> Release:
     """Return the release that follows a rank's failure (SC-134)."""
     status = peer["status"]
-    reason = Reason(status["reason"])
+    reason, project = Reason(status["reason"]), peer["metadata"]["namespace"]
+    flag = "" if project == "default" else f" -n {project}"
     drilled = status.get("interruption", {}).get("trigger") == Trigger.DRILL
     ended = "was lost in a drill" if drilled else f"ended as {reason}"
     follows = "so all of the gang was stopped to start again" if goes_on else "so the gang is over"
@@ -120,7 +124,7 @@ def _after(peer: Mapping[str, Any], *, goes_on: bool) -> Release:
         fault=(Fault.NODUS if drilled else fault_of(reason)).value,
         remedy="Nothing: the gang starts again as a whole."
         if goes_on
-        else f"`nodus explain {peer['metadata']['name']}` says more of that rank.",
+        else f"`nodus explain {peer['metadata']['name']}{flag}` says more of that rank.",
     )
 
 
