@@ -67,14 +67,19 @@ async def test_what_was_suspended_and_then_stopped_cannot_be_resumed(
     await world.settle()
     await world.ask("suspend")
     await world.settle()
-    assert (await facts_of(world, "0/1"))["end"]["remedy"].startswith("Run `nodus resume")
+    before = (await facts_of(world, "0/1"))["end"]["remedy"]
+    assert before == "Run `nodus resume job/train` to go on from the last checkpoint."
     await world.ask(verb)
     await (await world.lead()).step("intake")  # before the deletion retires it
 
     end = (await facts_of(world, "0/1"))["end"]
+    how = {
+        "stop": "submit it under another name, or run `nodus delete job/train` first.",
+        "delete": "submit it again: its name is free.",
+    }
     assert (end["reason"], end["remedy"]) == (
         "Suspended",
-        "Submit it again with `nodus submit` if it is to run.",
+        f"Nothing, if that was wanted; to run it again, {how[verb]}",
     )
 
 

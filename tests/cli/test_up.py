@@ -82,11 +82,15 @@ def test_submit_waits_follows_and_tells_success(up: Up) -> None:  # SC-801
     assert lines[-1] == "job/fine succeeded."
     assert sum("Succeeded  exit 0" in line for line in lines) >= 2
     again = up.nodus("submit", "-f", "-", stdin=job("fine", "exit 0", completions=2))
-    assert again.stdout == "job/fine is there already, with the same spec: nothing changed.\n"
+    assert again.stdout == (
+        "job/fine is there already, with the same spec: nothing changed. It has succeeded: to run"
+        " it again, submit it under another name, or delete it first.\n"
+    )
     other = up.nodus("submit", "-f", "-", stdin=job("fine", "exit 1"), check=False)
     assert other.exit_code == 2  # SC-802
     assert other.stderr == (
-        "Error: job/fine: it exists with another spec: submit this one under another name.\n"
+        "Error: job/fine: it exists with another spec: submit this one under another name, or"
+        " delete it first.\n"
     )
     ended = up.nodus("stop", "fine", check=False)
     assert ended.stderr == "Error: job/fine: it has succeeded already.\n"
@@ -96,7 +100,13 @@ def test_submit_wait_tells_failure(up: Up) -> None:
     done = up.nodus("submit", "-f", "-", "--wait", stdin=job("broken", "exit 7"), check=False)
 
     assert done.exit_code == 1
-    assert done.stderr == "Error: job/broken failed: `nodus get -n default -o json` says why.\n"
+    (attempt,) = up.attempts("broken")
+    name = attempt["metadata"]["name"]
+    assert done.stderr == f"Error: job/broken failed: `nodus explain {name}` says why.\n"
+    said = up.nodus("explain", name).stdout
+    assert (
+        "  What to do: Look at exitCode and signal. What the program printed is not kept: " in said
+    )
     assert any("Failed  CustomerExit, exit 7" in line for line in done.stdout.splitlines())
 
 
@@ -108,6 +118,22 @@ def test_a_stopped_job_is_cancelled(up: Up) -> None:
     eventually(lambda: [one["status"]["phase"] for one in up.attempts("endless")] == ["Cancelled"])
     assert up.attempts("endless")[0]["status"]["reason"] == "Stopped"
     assert up.nodus("stop", "job/none", check=False).exit_code == 2
+
+    # what is advised can be done as it is said (SC-802, SC-806)
+    same = job("endless", "sleep 600")
+    again = "to run it again, submit it under another name, or"
+    told = up.nodus("submit", "-f", "-", stdin=same).stdout
+    assert told.endswith(f"nothing changed. It is stopped: {again} delete it first.\n")
+    waited = up.nodus("submit", "-f", "-", "--wait", stdin=same, check=False)
+    assert waited.exit_code == 1
+    advice = f"{again} run `nodus delete job/endless` first.\n"
+    assert waited.stderr == f"Error: job/endless was stopped: {advice}"
+    name = up.attempts("endless")[0]["metadata"]["name"]
+    explained = up.nodus("explain", name).stdout
+    assert f"  What to do: Nothing, if that was wanted; {advice}" in explained
+    up.nodus("delete", "job/endless")
+    assert up.nodus("submit", "-f", "-", stdin=same).stdout == "job/endless is submitted.\n"
+    up.nodus("stop", "job/endless")
 
 
 def test_views_agree_with_the_api_and_the_segments_add_up(up: Up) -> None:

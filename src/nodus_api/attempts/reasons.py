@@ -8,6 +8,9 @@ from nodus_api.kernel.rejection import RejectionCode
 from nodus_api.kernel.vocabulary import Reason
 from nodus_api.metav1.codes import CODES, Code, registry
 
+AGAIN = "submit it under another name, or run `nodus delete OWNER` first"
+"""How a workload that has ended is run again: its name stays taken (SC-802). OWNER is KIND/NAME."""
+
 _ENDED = {
     Reason.PREEMPTED: (
         "The capacity was interruptible and its owner took it back.",
@@ -29,36 +32,40 @@ _ENDED = {
     ),
     Reason.UNPLACEABLE: (
         "No offering can ever match what the workload asks for.",
-        "Read status.placement.explain.rejected and ask for less, or allow more offerings.",
+        "Read status.placement.explain.rejected and ask for less, or allow more offerings; then "
+        f"{AGAIN}.",
     ),
     Reason.NO_CAPACITY: (
         "The start deadline passed before capacity was found.",
-        "Give limits.startDeadlineSeconds more time, allow more offerings or regions, and submit "
-        "again.",
+        "Give limits.startDeadlineSeconds more time, or allow more offerings or regions, and "
+        f"{AGAIN}.",
     ),
     Reason.CUSTOMER_EXIT: (
         "The program exited with another code than 0, or died by a signal of its own.",
-        "Look at exitCode, signal and the program's output; maxRetries lets it be tried again.",
+        "Look at exitCode and signal. What the program printed is not kept: let it write what is "
+        "to stay to a place of its own. restart.maxRetries lets it be tried again; to run it once "
+        f"more now, {AGAIN}.",
     ),
     Reason.OUT_OF_MEMORY: (
         "The program went over the container's memory limit and was killed.",
-        "Ask for more memory in the workload's resources.",
+        f"Ask for more memory in resources.memoryGiB, and {AGAIN}.",
     ),
     Reason.DEADLINE_EXCEEDED: (
         "The program ran longer than limits.maxDurationSeconds.",
-        "Give it more time, or let it save checkpoints and go on from them.",
+        f"Give it more time in limits.maxDurationSeconds, and {AGAIN}.",
     ),
     Reason.IMAGE_PULL_FAILED: (
         "The image does not exist, may not be read, or is for another architecture.",
-        "Correct the image's name, its credentials or its architecture.",
+        f"Correct the image's name, its credentials or its architecture, and {AGAIN}.",
     ),
     Reason.START_FAILED: (
         "The program could not be started: its command, a mount or a secret is missing.",
-        "Correct the command, the mounts or the secrets of the workload.",
+        f"Correct the command, the mounts or the secrets in its manifest, and {AGAIN}.",
     ),
     Reason.RESTORE_FAILED: (
         "The checkpoint is there, but the program's own restore step failed.",
-        "Look at the program's output; start afresh if the checkpoint is of no use.",
+        "What the program printed is not kept: let its restore step write what is to stay to a "
+        f"place of its own. To start afresh, without the checkpoint, {AGAIN}.",
     ),
     Reason.CHECKPOINT_UNAVAILABLE: (
         "A committed checkpoint could not be fetched, or its content was not what was stored.",
@@ -71,7 +78,7 @@ _ENDED = {
     ),
     Reason.STOPPED: (
         "Someone stopped or deleted the workload.",
-        "Submit it again with `nodus submit` if it is to run.",
+        f"Nothing, if that was wanted; to run it again, {AGAIN}.",
     ),
     Reason.SUSPENDED: (
         "Someone suspended the workload.",
@@ -79,11 +86,12 @@ _ENDED = {
     ),
     Reason.UNFUNDED: (
         "The project's funds did not cover more running time.",
-        "Add funds with `nodus project fund NAME USD`, then `nodus resume OWNER`.",
+        "Have funds added. With autoResume it goes on by itself once they are there; without it, "
+        f"{AGAIN}.",
     ),
     Reason.MAX_COST_REACHED: (
         "The workload's cost came up to limits.maxCostUSD.",
-        "Raise the limit and submit again, if the work is worth it.",
+        f"Raise limits.maxCostUSD, if the work is worth it, and {AGAIN}.",
     ),
     Reason.RELEASED: (
         "The Attempt was no longer needed: fewer workers, idle, its gang restarted, or its Job "

@@ -127,7 +127,8 @@ def said(verb: Verb, what: str, outcome: Outcome) -> str:
         case "Applied", Verb.STOP:
             return f"{what} is stopped."
         case "Unchanged", Verb.SUBMIT:
-            return f"{what} is there already, with the same spec: nothing changed."
+            also = f" {_sentence(outcome.message)}" if outcome.message else ""
+            return f"{what} is there already, with the same spec: nothing changed.{also}"
         case "Unchanged", _:
             return f"{what} was stopped already: nothing changed."
         case _, _:

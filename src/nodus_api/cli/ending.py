@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nodus_api.attempts.reasons import REASONS
+from nodus_api.cli.released import Release
 from nodus_api.kernel.vocabulary import Reason, Trigger, fault_of
 
 _EVIDENCE = {
@@ -35,11 +36,16 @@ _NUMBERED = frozenset({Reason.UNPLACEABLE, Reason.NO_CAPACITY})
 
 
 def ended(
-    status: Mapping[str, Any], cost: Mapping[str, Any] | None, missed: str | None = None
+    status: Mapping[str, Any],
+    cost: Mapping[str, Any] | None,
+    missed: str | None = None,
+    *,
+    release: Release | None = None,
 ) -> dict[str, Any] | None:
     """Return how an Attempt ended, with one sentence; None while it lives.
 
-    `missed` is the sentence of a last decision that chose nothing.
+    `missed` is the sentence of a last decision that chose nothing, `release` why one that is
+    Released was, if that is known.
     """
     if status["phase"] not in ("Succeeded", "Failed", "Cancelled"):
         return None
@@ -53,12 +59,10 @@ def ended(
         end["lostSeconds"] = interruption["lostSeconds"]
         if "recoverySeconds" in interruption:
             end["recoverySeconds"] = interruption["recoverySeconds"]
-    fault = _fault(end)
+    fault = _fault(end, release)
     if fault is not None:
         end["fault"] = fault
-    end["sentence"] = _sentence(end, missed)
-    if "reason" in end:
-        end["remedy"] = REASONS[end["reason"]].remedy
+    end["sentence"] = _sentence(end, missed, release)
     if cost is not None:
         end["bill"] = _bill(cost)
     return end
@@ -69,24 +73,31 @@ def fault_sentence(fault: str) -> str:
     return _FAULTS[fault]
 
 
-def _fault(end: Mapping[str, Any]) -> str | None:
-    """Return the fault of SC-010; a drill is Nodus's own doing (SC-012)."""
+def _fault(end: Mapping[str, Any], release: Release | None) -> str | None:
+    """Return the fault of SC-010; a drill is Nodus's own doing (SC-012).
+
+    Who pays for what was Released follows from its cause (SC-520): so does whose fault it was,
+    and where the cause is not known, none is named.
+    """
     if "reason" not in end:
         return None
     if end.get("trigger") == Trigger.DRILL:
         return "nodus"
+    if end["reason"] == Reason.RELEASED:
+        return None if release is None else release.fault
     return fault_of(Reason(end["reason"])).value
 
 
-def _sentence(end: Mapping[str, Any], missed: str | None) -> str:
+def _sentence(end: Mapping[str, Any], missed: str | None, release: Release | None) -> str:
     if "reason" not in end:
         return "The program exited with 0."
     reason = end["reason"]
-    words = f"{reason}: {_happened(end)}"
+    words = f"{reason}: {_happened(end) if release is None else release.cause}"
     if missed and reason in _NUMBERED:
         words += f": {missed}"
     if "trigger" in end:
-        whose = "another rank of its gang: " if reason == Reason.RELEASED else ""  # SC-003
+        peers = reason == Reason.RELEASED and release is None  # SC-003: a peer's trigger
+        whose = "another rank of its gang: " if peers else ""
         words += f" ({whose}{_EVIDENCE[Trigger(end['trigger'])]}; {end['trigger']})"
     if reason != Reason.CUSTOMER_EXIT and "exitCode" in end:
         words += f"; {_exit(end)}"

@@ -154,7 +154,7 @@ def _consequences(facts: Facts, end: Facts) -> Iterator[str]:
             recovered = f"; the program ran again after {end['recoverySeconds']} s"
         yield f"Replaced by {facts['supersededBy']}{recovered}."
     elif facts["phase"] != "Succeeded":
-        yield "Nothing replaced it."
+        yield "Nothing replaced it." if end.get("final", True) else "Nothing has replaced it yet."
         if "remedy" in end:
             yield f"What to do: {end['remedy']}"
     if "deletionProvenTime" in facts["timings"]:

@@ -12,11 +12,13 @@ from typing import Any
 from nodus_api.attempts.projection import WAITING_FOR, WAITING_MESSAGE
 from nodus_api.attempts.reasons import REASONS, REJECTIONS
 from nodus_api.cli.ending import ended
+from nodus_api.cli.released import release_of
+from nodus_api.cli.remedies import awaited, remedy_of
 from nodus_api.cli.saved import last_checkpoint
 from nodus_api.cli.silence import silence_of
 from nodus_api.kernel.money import ZERO, format_rate, format_usd
 from nodus_api.kernel.scores import NAMES, WEIGHTS
-from nodus_api.kernel.vocabulary import Profile, Reason, WorkloadState
+from nodus_api.kernel.vocabulary import Profile
 from nodus_api.metav1.times import format_time, parse_time
 from nodus_api.storage.lives import KeptDecision, LedgerRow, Life
 
@@ -142,12 +144,15 @@ def _doing(life: Life) -> str | None:
 
 
 def _end(life: Life, facts: Facts) -> Facts | None:
-    """Return how it ended; nothing goes on with a resume once its workload was stopped for good."""
+    """Return how it ended, with what to do about it."""
     missed = facts.get("placement", {}).get("sentence")
-    end = ended(life.document["status"], facts.get("cost"), missed)
-    over = life.workload_state in (WorkloadState.STOPPED, WorkloadState.DELETED)
-    if end and over and end.get("reason") in (Reason.SUSPENDED, Reason.UNFUNDED):
-        end["remedy"] = REASONS[Reason.STOPPED].remedy
+    release = None
+    if life.circumstances is not None:
+        release = release_of(life.document, life.circumstances, life.slot_state)
+    end = ended(life.document["status"], facts.get("cost"), missed, release=release)
+    if end and "reason" in end:
+        end["remedy"] = remedy_of(life, release)
+        end["final"] = not awaited(life)
     return end
 
 

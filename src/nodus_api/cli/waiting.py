@@ -46,14 +46,33 @@ async def follow(database: Database, client: ApiClient, manifests: Sequence[Mani
             for task in tasks:
                 await end(task)
     bad = [
-        f"{one.kind.lower()}/{one.name} {_ENDS[state]}"
-        for one, state in zip(manifests, states, strict=True)
+        _bad_end(one, state, follower.board)
+        for one, state, follower in zip(manifests, states, followers, strict=True)
         if state != "Succeeded"
     ]
     if bad:
-        raise Failed(f"{'; '.join(bad)}: `nodus get -n {manifests[0].project} -o json` says why.")
+        raise Failed(f"{'; '.join(bad)}.")
     for one in manifests:
         click.echo(f"{one.kind.lower()}/{one.name} succeeded.")
+
+
+def _bad_end(manifest: Manifest, state: str, board: Board) -> str:
+    """Return how a workload ended, and where to read why; of a failure the Attempt that made it."""
+    what = f"{manifest.kind.lower()}/{manifest.name}"
+    flag = "" if manifest.project == "default" else f" -n {manifest.project}"
+    if state == "Stopped":
+        return (
+            f"{what} was stopped: to run it again, submit it under another name, or run"
+            f" `nodus delete {what}{flag}` first"
+        )
+    last = [
+        name
+        for name, one in sorted(board.attempts.items())
+        if one["status"]["phase"] == "Failed" and "supersededBy" not in one["status"]
+    ]
+    if state == "Failed" and last:
+        return f"{what} failed: `nodus explain {last[0]}{flag}` says why"
+    return f"{what} {_ENDS[state]}: `nodus timeline {what}{flag}` shows what it was"
 
 
 async def _until_ended(

@@ -127,14 +127,14 @@ async def _submit(
 
 async def _resubmit(edit: WorkloadEdit, workload: Workload, spec: Mapping[str, Any]) -> Answer:
     if workload.spec == spec:
-        return Applied.UNCHANGED, None
+        return Applied.UNCHANGED, _at_rest(workload)
     fixed = {name: value for name, value in spec.items() if name not in MUTABLE}
     standing = {name: value for name, value in workload.spec.items() if name not in MUTABLE}
     active = workload.state in (WorkloadState.ACTIVE, WorkloadState.SUSPENDED)
     if fixed != standing or not active or not _limits_only_rise(workload.spec, spec):
         return (
             Applied.ALREADY_EXISTS,
-            "it exists with another spec: submit this one under another name",
+            "it exists with another spec: submit this one under another name, or delete it first",
         )
     await edit.put(replace(workload, spec=spec))
     await _give_more_time(edit, workload, spec)
@@ -150,6 +150,15 @@ async def _give_more_time(edit: WorkloadEdit, workload: Workload, spec: Mapping[
     to_run = None if new is None else timedelta(seconds=new - (old or new))
     if to_start or old != new:
         await edit.give_more_time(workload.uid, to_start=to_start, to_run=to_run)
+
+
+def _at_rest(workload: Workload) -> str | None:
+    """Say why a workload that is there does not run, and what to do; None if it may run."""
+    if workload.state is WorkloadState.ACTIVE:
+        return None
+    if workload.state is WorkloadState.SUSPENDED:
+        return f"{_is(workload)}: resume it to let it go on"
+    return f"{_is(workload)}: to run it again, submit it under another name, or delete it first"
 
 
 def _limits_only_rise(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
@@ -200,7 +209,10 @@ async def _resume(edit: WorkloadEdit, workload: Workload) -> Answer:
     if workload.state is WorkloadState.ACTIVE:
         return Applied.UNCHANGED, None
     if workload.state is not WorkloadState.SUSPENDED:
-        return Applied.REFUSED, f"{_is(workload)}, which is final: submit it under another name"
+        return (
+            Applied.REFUSED,
+            f"{_is(workload)}, which is final: submit it under another name, or delete it first",
+        )
     await edit.put(replace(workload, state=WorkloadState.ACTIVE, outcome=None))
     await edit.put_slots(
         [

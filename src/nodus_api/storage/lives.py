@@ -6,7 +6,7 @@ Attempts have their document and their ledger; decisions and checkpoints went wi
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -16,8 +16,9 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from nodus_api.kernel.attempt import Cursor
-from nodus_api.kernel.vocabulary import OwnerKind
+from nodus_api.kernel.vocabulary import OwnerKind, Reason
 from nodus_api.storage import tables as t
+from nodus_api.storage.circumstances import Circumstances, read_circumstances
 from nodus_api.storage.statements import database_now
 
 MOST_NAMES = 5000
@@ -88,6 +89,10 @@ class Life:
     hearing: Hearing | None = None
     workload_state: str | None = None
     """None where the workload's row is not asked for: of archived Attempts."""
+    slot_state: str | None = None
+    """Of the slot's newest epoch alone: what was decided about the slot (SC-120)."""
+    circumstances: Circumstances | None = None
+    """Of one that is Released, where it is read alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,9 +115,16 @@ async def read_life(connection: AsyncConnection, project: str, name: str) -> Lif
         archived = _archived().where(archive.project == project, archive.name == name)
         latest = await connection.execute(archived.order_by(archive.finished.desc()).limit(1))
         found = latest.first()
-        return None if found is None else _retired(found)
+        return None if found is None else await _around(connection, _retired(found))
     (life,) = await _lives(connection, [row], decided=True)
-    return life
+    return await _around(connection, life)
+
+
+async def _around(connection: AsyncConnection, life: Life) -> Life:
+    """Put to a life that was Released what the cause can be told from."""
+    if life.document["status"].get("reason") != Reason.RELEASED:
+        return life
+    return replace(life, circumstances=await read_circumstances(connection, life.document))
 
 
 async def read_lives(connection: AsyncConnection, workload: UUID) -> list[Life]:
@@ -208,9 +220,18 @@ def _published() -> sa.Select[Any]:
             sa.select(t.leader.c.since).scalar_subquery().label("leader_since"),
             sa.select(t.leader_heartbeat.c.at).scalar_subquery().label("leader_seen"),
             t.workloads.c.state.label("workload_state"),
+            sa.case((t.slots.c.current_epoch == t.attempts.c.epoch, t.slots.c.state)).label(
+                "slot_state"
+            ),
         )
         .join(t.attempts, t.attempts.c.no == t.attempt_objects.c.attempt)
         .join(t.workloads, t.workloads.c.uid == t.attempts.c.workload)
+        .join(
+            t.slots,
+            sa.and_(
+                t.slots.c.workload == t.attempts.c.workload, t.slots.c.slot == t.attempts.c.slot
+            ),
+        )
         .outerjoin(t.attempt_work, work.attempt == t.attempts.c.no)
     )
 
@@ -277,6 +298,7 @@ async def _lives(connection: AsyncConnection, rows: Sequence[Any], *, decided: b
                 leader_seen=row.leader_seen,
             ),
             workload_state=row.workload_state,
+            slot_state=row.slot_state,
         )
         for row in rows
     ]
