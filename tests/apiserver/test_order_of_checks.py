@@ -58,6 +58,9 @@ async def test_a_project_that_is_not_seen_has_no_paths_of_its_own(
 @pytest.mark.parametrize(
     ("target", "kind", "status"),
     [
+        (f"{N}?limit=abc&includeObject=X", "Table", 400),
+        (f"{N}/nope?includeObject=X", "Table", 404),
+        (f"{N}/train-0-e1?includeObject=X", "Table", 400),
         (f"{N}?limit=abc", "PartialObjectMetadata", 400),
         (f"{N}?continue=xx", "PartialObjectMetadata", 400),
         (N, "PartialObjectMetadata", 406),
@@ -67,7 +70,7 @@ async def test_a_project_that_is_not_seen_has_no_paths_of_its_own(
 )
 async def test_a_form_that_does_not_fit_is_told_last(
     replica: Replica, target: str, kind: str, status: int
-) -> None:  # LW-053: kube-apiserver finds out when it writes the answer
+) -> None:  # LW-053, LW-254: kube-apiserver finds out when it writes the answer
     accept = f"application/json;as={kind};v=v1;g=meta.k8s.io"
 
     assert (await replica.alice.get(target, accept=accept)).status == status

@@ -8,6 +8,7 @@ import orjson
 from tests.apiserver.conftest import A, N
 from tests.attempts.examples import EXAMPLES
 from tests.differential.pair import Pair, Side
+from tests.differential.requests import DISCOVERY
 
 from nodus_api.metav1.continue_token import Continuation, Seal, encode
 
@@ -58,4 +59,6 @@ async def _tokens(side: Side, http: httpx.AsyncClient) -> None:
     side.values["oldpage"] = quote(made)
     refused = await http.get(f"{N}?limit=3&continue={made}")
     assert refused.status_code == 410, refused.text
+    tagged = await http.get("/apis", headers={"Accept": DISCOVERY})
+    side.values["etag"] = tagged.headers["etag"]
     side.values["onward"] = quote(refused.json()["metadata"]["continue"])

@@ -2,11 +2,10 @@
 
 from collections.abc import Iterator
 from itertools import combinations, product
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 from tests.apiserver.conftest import ALICE
 from tests.differential.asking import Ask
-from tests.differential.selector_texts import FIELDS, LABELS, SHARDS
 
 V1 = "/apis/nodus.dev/v1"
 A = f"{V1}/attempts"
@@ -60,6 +59,9 @@ SPELLINGS = (
     f"//{N}",
     f"{ONE}/",
     f"{V1}//namespaces/example/attempts",
+    f"{V1}/namespaces/./attempts",
+    f"{V1}/namespaces/../attempts",
+    f"{V1}/namespaces/a%25b/attempts",
     f"{V1}/namespaces//attempts",
     f"{V1}/namespaces/example//attempts",
     f"{N}//train-0-e1",
@@ -214,8 +216,11 @@ def accepts() -> Iterator[Ask]:
     for accept, path in product(ACCEPTS, (V1, "/apis/nodus.dev")):
         yield Ask(target=path, headers=(f"Accept: {accept}",))
     for include in ("None", "Object", "Metadata", "", "X", "none"):
-        for path, accept in product((N, ONE), (TABLE, METADATA_LIST, "application/json")):
-            target = url(path, ("includeObject", include))
+        for path, accept in product(
+            (N, ONE, f"{N}/nope", f"{N}?limit=x"), (TABLE, METADATA_LIST, "application/json")
+        ):
+            sign = "&" if "?" in path else "?"
+            target = f"{path}{sign}includeObject={include}"
             yield Ask(target=target, headers=(f"Accept: {accept}",))
     yield Ask(target=N, headers=("Accept: text/html", "Accept: application/json"))
     yield Ask(target=N, headers=("Accept: text/html", "Accept: text/plain"))
@@ -349,63 +354,6 @@ def queries() -> Iterator[Ask]:
     """Give queries that are odd as texts."""
     for query, path in product(QUERIES, (N, ONE)):
         yield Ask(target=f"{path}?{query}")
-
-
-# -- selectors (sections 4.3, 4.4) ---------------------------------------------------------------
-
-
-def selectors() -> Iterator[Ask]:
-    """Give selectors of both grammars, good and malformed."""
-    for (name, texts), path in product(
-        (("labelSelector", LABELS), ("fieldSelector", FIELDS)), (N, A)
-    ):
-        for text in texts:
-            yield Ask(target=url(path, (name, text)))
-    for text in ("x>5", "x<5", "x", "x=", "!x", "x notin (4)", "x>=4", "x in (,4)"):
-        yield Ask(target=url(f"{V1}/namespaces/sizes/attempts", ("labelSelector", text)))
-
-
-def shards() -> Iterator[Ask]:
-    """Give shard selectors; the feature is behind a gate that kube.py opens."""
-    for text, path in product(SHARDS, (N, A)):
-        yield Ask(target=url(path, ("shardSelector", text)))
-    yield Ask(target=url(N, ("shardSelector", SHARDS[2]), ("limit", "1")))
-    yield Ask(target=url(N, ("shardSelector", SHARDS[2]), ("labelSelector", "tier=t1")))
-    for accept in (TABLE, METADATA_LIST):
-        yield Ask(target=url(N, ("shardSelector", SHARDS[2])), headers=(f"Accept: {accept}",))
-
-
-# -- continue tokens (section 4.6) ---------------------------------------------------------------
-
-
-def tokens() -> Iterator[Ask]:
-    """Give tokens that a server made, and texts that none made."""
-    for token in ("@page@", "@allpage@", "@lastpage@", "@oldpage@", "@onward@"):
-        for path, limit in product((N, A), ("", "2")):
-            pairs = [("continue", token), *([("limit", limit)] if limit else [])]
-            yield Ask(target=url(path, *pairs))
-            yield Ask(target=url(path, *pairs), headers=(f"Accept: {TABLE}",))
-            yield Ask(target=url(path, *pairs, ("resourceVersion", "0")))
-            yield Ask(target=url(path, *pairs, ("resourceVersion", "@w27@")))
-    yield Ask(target=url(N, ("continue", "@page@"), ("labelSelector", "tier=t1")))
-    for text in (
-        "x",
-        "!",
-        "e30",
-        "e30=",
-        "bnVsbA",
-        "W10",
-        "IiI",
-        "eyJ2IjoibWV0YS5rOHMuaW8vdjEifQ",
-        "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MCwic3RhcnQiOiJhIn0",
-        "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6NSwic3RhcnQiOiIifQ",
-        "eyJ2IjoibWV0YS5rOHMuaW8vdjIiLCJydiI6NSwic3RhcnQiOiJhIn0",
-        "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6NSwic3RhcnQiOiIuLi9hIn0",
-        "a" * 3000,
-        quote("ä"),
-    ):
-        for path in (N, A):
-            yield Ask(target=url(path, ("continue", text)))
 
 
 # -- discovery (section 2) -----------------------------------------------------------------------

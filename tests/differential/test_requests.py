@@ -1,11 +1,11 @@
 """The same requests to the real kube-apiserver and ours: the same answers, but for what is meant.
 
-What is meant stands in allowed.py, each entry with its rule.
+What is meant stands in allowed.py and allowed_requests.py, each entry with its rule.
 """
 
 import pytest
-from tests.differential import requests
-from tests.differential.allowed import REQUESTS
+from tests.differential import part_requests, requests, server_requests
+from tests.differential.allowed_requests import REQUESTS
 from tests.differential.asking import ask_all
 from tests.differential.pair import Pair
 from tests.differential.verdict import Verdict
@@ -19,10 +19,15 @@ TABLES = {
     "queries": requests.queries,
     "ListOptions": requests.options,
     "versions of the future": requests.future,
-    "selectors": requests.selectors,
-    "shards": requests.shards,
-    "continue tokens": requests.tokens,
+    "selectors": part_requests.selectors,
+    "shards": part_requests.shards,
+    "continue tokens": part_requests.tokens,
     "discovery": requests.discovery,
+    "layouts": server_requests.layouts,
+    "headers": server_requests.headers,
+    "the server itself": server_requests.server,
+    "projects": server_requests.projects,
+    "reviews": server_requests.reviews,
 }
 
 

@@ -4,6 +4,7 @@ from nodus_api.apiserver.answers import Answer
 from nodus_api.apiserver.errors import CACHE_ERRORS, expired_list, of_cache
 from nodus_api.apiserver.reads import (
     ReadTools,
+    including,
     list_answer,
     object_answer,
     object_name,
@@ -95,7 +96,7 @@ class AttemptReads:
         return watch_answer(
             self._tools,
             options,
-            rendering,
+            including(request, rendering),
             lambda: self._cache.watch(project, begin, chosen=chosen),
         )
 

@@ -20,6 +20,7 @@ from nodus_api.apiserver.namespace_watch import (
 )
 from nodus_api.apiserver.reads import (
     ReadTools,
+    including,
     list_answer,
     object_answer,
     object_name,
@@ -112,7 +113,7 @@ class NamespaceReads:
         async def begin() -> ProjectWatcher:
             return await self._begin(options, user, chosen)
 
-        return watch_answer(self._tools, options, rendering, begin)
+        return watch_answer(self._tools, options, including(request, rendering), begin)
 
     async def _begin(self, options: ListOptions, user: User, chosen: Choice) -> ProjectWatcher:
         revision = options.revision if options.resource_version else None

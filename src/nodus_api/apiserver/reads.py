@@ -55,16 +55,23 @@ def parse_options(request: Request, supported: Collection[str]) -> ListOptions:
 def rendering_of(request: Request, form: ResourceForm, clock: Clock) -> Rendering:
     """Return the form that the request asks for; the answer may still refuse it (LW-053).
 
-    Raises NotAcceptable, or BadRequest for an includeObject that a Table does not know.
+    Raises NotAcceptable.
     """
     representation = negotiate(request.header(b"accept"))
-    is_table = representation.form is Form.TABLE
     return Rendering(
-        form=form,
-        representation=representation,
-        include=IncludeObject.parse(request.query if is_table else {}),
-        now=clock.now(),
+        form=form, representation=representation, include=IncludeObject.METADATA, now=clock.now()
     )
+
+
+def including(request: Request, rendering: Rendering) -> Rendering:
+    """Return the form with the objects beside a Table's rows that the request asks for.
+
+    Raises BadRequest for an includeObject that a Table does not know; as kube-apiserver does, when
+    the answer is made.
+    """
+    if rendering.representation.form is not Form.TABLE:
+        return rendering
+    return replace(rendering, include=IncludeObject.parse(request.query))
 
 
 def object_name(request: Request) -> str:
@@ -98,7 +105,7 @@ def wants_indent(request: Request) -> bool:
 def object_answer(request: Request, rendering: Rendering, body: bytes) -> BodyAnswer:
     """Return the answer to a get. Raises NotAcceptable for the form of a list."""
     rendering.representation.for_object(rendering.form.kind)
-    found = rendering.object(body)
+    found = including(request, rendering).object(body)
     return BodyAnswer.of(indented(found) if wants_indent(request) else found)
 
 
@@ -111,6 +118,7 @@ async def list_answer(
     here, in pieces with yields. Raises NotAcceptable for the form of one object.
     """
     rendering.representation.for_list(rendering.form.list_kind)
+    rendering = including(request, rendering)
     head = rendering.list_head(metadata)
     pieces = rendering.list_pieces(bodies)
     if wants_indent(request):
