@@ -1,18 +1,22 @@
-"""Lists, pages and watches through the HTTP application, compared with the log they come from.
+"""Lists, pages and watches of two replicas, compared with the log that both come from.
 
-Random histories with deletions, lost tails and reloads; the cursors of clients are those that
-earlier answers gave them.
+Random histories with deletions, compactions, and replicas that remember more or less than the
+other or start anew. The cursors of clients are those that earlier answers gave them, and each is
+taken to the other replica: the next page, the resumed watch, the list at a bookmark.
 """
 
+from contextlib import AsyncExitStack
 from typing import Any
 from urllib.parse import urlencode
 from uuid import UUID
 
 import orjson
-from hypothesis import HealthCheck, given, settings
+import pytest
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tests.apiserver.conftest import A, Replica, replica_of, running
 from tests.apiserver.test_many_watches import Told, chosen, told_by
+from tests.watchcache.feed_log import FeedLog
 from tests.watchcache.model import state_at
 
 from nodus_api.metav1 import labels
@@ -32,23 +36,53 @@ steps = st.lists(
         st.tuples(st.just("list"), scopes, selectors, st.sampled_from(["", "0", "known"])),
         st.tuples(st.just("exact"), scopes, selectors, st.integers(0, 9)),
         st.tuples(st.just("pages"), scopes, selectors, st.integers(1, 3), commits),
-        st.tuples(st.just("watch"), scopes, selectors, st.integers(0, 9)),
+        st.tuples(st.just("watch"), scopes, selectors, st.integers(0, 9), st.integers(0, 3)),
         st.tuples(st.just("stream"), scopes, selectors),
-        st.just(("forget",)),
+        st.tuples(st.just("forget"), st.integers(0, 1)),
+        st.tuples(st.just("restart"), st.integers(0, 1)),
         st.just(("compact",)),
     ),
     max_size=14,
 )
 
 
-class Play:
-    """One client of one replica."""
+SIX: list[list[tuple[int, str, str | None]]] = [
+    [(0, "A", "a"), (1, "A", "b"), (2, "A", None)],
+    [(3, "A", "a"), (4, "A", "b"), (5, "A", None)],
+]
 
-    def __init__(self, replica: Replica) -> None:
-        self.replica = replica
+
+class Play:
+    """One client of two replicas, who comes to the other with each request."""
+
+    def __init__(self) -> None:
+        self.log = FeedLog()
+        self.replicas: list[Replica] = []
+        self.held: list[AsyncExitStack] = []
+        self.turn = 0
         self.alive: dict[int, UUID] = {}
         self.made = 0
         self.known = 1
+
+    async def start(self) -> None:
+        """Start both replicas."""
+        for _ in range(2):
+            self.replicas.append(replica_of(log=self.log))
+            self.held.append(AsyncExitStack())
+            await self.held[-1].enter_async_context(running(self.replicas[-1]))
+
+    async def stop(self) -> None:
+        for held in self.held:
+            await held.aclose()
+
+    @property
+    def rev(self) -> int:
+        return self.log.rows[-1].rev
+
+    def next(self) -> Replica:
+        """The replica whose turn it is."""
+        self.turn = 1 - self.turn
+        return self.replicas[self.turn]
 
     async def run(self, step: tuple[Any, ...]) -> None:
         await getattr(self, f"do_{step[0]}")(*step[1:])
@@ -64,10 +98,10 @@ class Play:
             uid = self.alive.pop(slot) if what == "D" else self.alive[slot]
             fields = {"status.phase": "Running"}
             rows.append((what, uid, "pq"[slot % 2], f"n{slot}", values, fields))
-        self.replica.log.commit(*rows)
+        self.log.commit(*rows)
 
     async def ask(self, scope: str | None, **query: str) -> Any:
-        got = await self.replica.admin.get(f"{path(scope)}?{urlencode(query)}")
+        got = await self.next().admin.get(f"{path(scope)}?{urlencode(query)}")
         found = orjson.loads(got.body)
         assert found.get("code", 200) == got.status
         return found
@@ -78,11 +112,11 @@ class Play:
         self.known = max(self.known, rev)
 
     def state(self, rev: int, scope: str | None, selector: str) -> list[tuple[str, str, int]]:
-        expected = state_at(self.replica.log, rev, scope, labels.parse(selector).matches)
+        expected = state_at(self.log, rev, scope, labels.parse(selector).matches)
         return [(one.project, one.name, one.rev) for one in expected]
 
     async def do_list(self, scope: str | None, selector: str, version: str) -> None:
-        head = self.replica.rev
+        head = self.rev
         query = {"resourceVersion": str(self.known) if version == "known" else version}
         found = await self.ask(scope, labelSelector=selector, **query)
         rev = int(found["metadata"]["resourceVersion"])
@@ -90,21 +124,21 @@ class Play:
         self.check(found, scope, selector)
 
     async def do_exact(self, scope: str | None, selector: str, back: int) -> None:
-        rev = max(self.replica.rev - back, 1)
+        rev = max(self.rev - back, 1)
         found = await self.ask(
             scope,
             labelSelector=selector,
             resourceVersion=str(rev),
             resourceVersionMatch="Exact",
         )
-        if rev < self.replica.log.lost_below:
+        if rev < self.log.lost_below:
             # an old state may be kept yet; it is never another one
             assert found["kind"] == "AttemptList" or found["reason"] == "Expired"
         if found["kind"] == "AttemptList":
             assert found["metadata"]["resourceVersion"] == str(rev)
             self.check(found, scope, selector)
         else:
-            assert rev < self.replica.log.lost_below
+            assert rev < self.log.lost_below
 
     async def do_pages(
         self,
@@ -126,26 +160,36 @@ class Play:
             items += page["items"]
         assert shown(items) == whole
 
-    async def do_watch(self, scope: str | None, selector: str, back: int) -> None:
-        since = max(self.replica.rev - back, 1)
-        assert self.replica.cache._contents is not None
-        await self.ask(None)
-        floor = self.replica.cache._contents.history.floor
-        expected = chosen(self.replica.log.rows, since, scope, selector, "")
+    async def do_watch(self, scope: str | None, selector: str, back: int, cut: int) -> None:
+        """A watch that breaks after some events goes on at the other replica."""
+        since = max(self.rev - back, 1)
+        expected = chosen(self.log.rows, since, scope, selector, "")
+        first, rest = expected[:cut], expected[cut:]
+        if await self.watched(scope, selector, since, first, ends=not rest) and first:
+            await self.watched(scope, selector, first[-1][1], rest, ends=True)
+
+    async def watched(
+        self, scope: str | None, selector: str, since: int, due: list[Told], *, ends: bool = False
+    ) -> bool:
+        """Compare what a watch tells first; return whether it could be served."""
+        replica = self.next()
+        await replica.admin.get(path(None))  # it has what the log has
+        assert replica.cache._contents is not None
+        floor = replica.cache._contents.history.floor
         query = urlencode({"watch": "1", "labelSelector": selector, "resourceVersion": str(since)})
-        async with self.replica.admin.open("GET", f"{path(scope)}?{query}") as stream:
+        async with replica.admin.open("GET", f"{path(scope)}?{query}") as stream:
             if since < floor:
                 event = await stream.event()
                 assert (event["type"], event["object"]["reason"]) == ("ERROR", "Expired")
-                return
-            got: list[Told] = [told_by(await stream.line() or b"") for _ in expected]
-            assert got == expected
-            assert stream.idle()
+                return False
+            assert [told_by(await stream.line() or b"") for _ in due] == due
+            assert stream.idle() or not ends
+        return True
 
     async def do_stream(self, scope: str | None, selector: str) -> None:
         query = {"watch": "1", "labelSelector": selector, "allowWatchBookmarks": "1"}
         added: list[Any] = []
-        async with self.replica.admin.open("GET", f"{path(scope)}?{urlencode(query)}") as stream:
+        async with self.next().admin.open("GET", f"{path(scope)}?{urlencode(query)}") as stream:
             while (event := await stream.event())["type"] == "ADDED":
                 added.append(event["object"])
         assert event["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
@@ -153,14 +197,35 @@ class Play:
         assert [r for _, _, r in shown(added)] == sorted(r for _, _, r in shown(added))
         assert sorted(shown(added)) == self.state(rev, scope, selector)
         self.known = max(self.known, rev)
+        again = await self.ask(  # LW-139, at the other replica
+            scope,
+            labelSelector=selector,
+            resourceVersion=str(rev),
+            resourceVersionMatch="Exact",
+        )
+        if again["kind"] == "AttemptList":
+            in_order = sorted(
+                again["items"], key=lambda one: int(one["metadata"]["resourceVersion"])
+            )
+            assert in_order == added
+            await self.watched(scope, selector, rev, [], ends=True)
+        else:
+            assert rev < self.log.lost_below
 
-    async def do_forget(self) -> None:
-        await self.ask(None)
-        assert self.replica.cache._contents is not None
-        self.replica.cache._contents.history._drop_through(self.replica.cache.position)
+    async def do_forget(self, which: int) -> None:
+        replica = self.replicas[which]
+        await replica.admin.get(path(None))
+        assert replica.cache._contents is not None
+        replica.cache._contents.history._drop_through(replica.cache.position)
+
+    async def do_restart(self, which: int) -> None:
+        await self.held[which].aclose()
+        self.replicas[which] = replica_of(log=self.log)
+        await self.held[which].enter_async_context(running(self.replicas[which]))
 
     async def do_compact(self) -> None:
-        await self.replica.compact()
+        for replica in self.replicas:
+            await replica.compact()
 
 
 def path(scope: str | None) -> str:
@@ -172,14 +237,22 @@ def shown(items: list[Any]) -> list[tuple[str, str, int]]:
     return [(one["namespace"], one["name"], int(one["resourceVersion"])) for one in found]
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@pytest.mark.slow  # a hundred histories, two replicas each
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@example(before=SIX, play=[("pages", None, "", 2, [(0, "D", "a")]), ("pages", "p", "", 1, [])])
+@example(before=SIX, play=[("pages", None, "team!=a", 1, [(1, "D", None)])])
+@example(before=SIX, play=[("watch", None, "team!=a", 9, 3), ("restart", 1), ("stream", "q", "")])
 @given(before=st.lists(commits, max_size=4), play=steps)
 async def test_every_answer_is_what_the_log_says(
     before: list[list[tuple[int, str, str | None]]], play: list[tuple[Any, ...]]
 ) -> None:  # LW-101, LW-104, LW-110, LW-111, LW-123, LW-131 to LW-135, LW-138, LW-139
-    client = Play(replica_of())
+    """The examples make sure of pages that count what remains, and of a watch that is resumed."""
+    client = Play()
     for changes in before:
         await client.do_commit(changes)
-    async with running(client.replica):
+    try:
+        await client.start()
         for step in play:
             await client.run(step)
+    finally:
+        await client.stop()
