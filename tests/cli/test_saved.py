@@ -37,7 +37,7 @@ async def test_the_last_checkpoint_tells_how_far_the_program_is(world: World) ->
     at = await save(world, runner, 2, cursor={"completed": 30, "total": 60})
     saved = {"seq": 2, "committedTime": at, "cursor": {"completed": 30, "total": 60}}
     assert (await facts_of(world))["lastCheckpoint"] == saved
-    line = f"\nIts last checkpoint is 2 at 30 of 60, committed at {at}.\n"
+    line = f"\nIts last checkpoint is 2, at 30 of 60, committed at {at}.\n"
     assert line in await told(world)
 
     world.fake.become(

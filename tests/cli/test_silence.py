@@ -107,8 +107,9 @@ async def test_a_time_without_a_scheduler_is_not_counted(world: World) -> None:
         await world.settle(seconds)
         silence = (await facts_of(world))["silence"]
         assert (silence["countedFromTime"], silence["lostTime"]) == (since, late)
-    assert f"  silence counts from {since}: before that no scheduler listened\n" in await told(
-        world
+    assert (
+        f"  silence counts from {since}, when a scheduler came back after a time without one\n"
+        in await told(world)
     )
 
 

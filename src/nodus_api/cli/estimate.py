@@ -20,6 +20,7 @@ from nodus_api.cli.options import (
 )
 from nodus_api.cli.submit import manifests_option, read_manifests
 from nodus_api.cli.tabular import render_table
+from nodus_api.cli.without_container import note_images
 from nodus_api.kernel.money import format_hours, format_rate, format_score, format_usd
 from nodus_api.kernel.placement import Decision, Outcome, PlacementRequest, place
 from nodus_api.kernel.scores import NAMES
@@ -62,6 +63,7 @@ async def estimate(files: tuple[str, ...], project: str, output: str, **options:
             "The catalog is empty, nothing could be placed: start `nodus up` or `nodus schedule`,"
             " which asks the supplier what there is."
         )
+    note_images(manifests, settings.supplier)
     decisions = [_decision(one, catalog, now) for one in manifests]
     if output == "json":
         shown = [preview(one.placement) for one in decisions]

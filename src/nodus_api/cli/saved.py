@@ -27,7 +27,7 @@ def saved_line(saved: Mapping[str, Any] | None, stage: str) -> str:
     """Return the line about the last checkpoint of a program that runs, else nothing."""
     if saved is None or stage != "Running":
         return ""
-    where = at_cursor(saved.get("cursor"))
+    where = f",{at_cursor(saved['cursor'])}" if "cursor" in saved else ""
     return f"Its last checkpoint is {saved['seq']}{where}, committed at {saved['committedTime']}.\n"
 
 

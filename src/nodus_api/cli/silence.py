@@ -54,7 +54,7 @@ def silence_lines(silence: Mapping[str, Any]) -> Iterator[str]:
         return
     if "countedFromTime" in silence:
         since = silence["countedFromTime"]
-        yield f"  silence counts from {since}: before that no scheduler listened"
+        yield f"  silence counts from {since}, when a scheduler came back after a time without one"
     late = f"given up as lost at {silence['lostTime']}, after {_minutes(LOST_IF_VOUCHED_AFTER)}"
     if "lostIfNotVouchedTime" not in silence:
         yield f"  its machine is said to run, so it is {late} of silence"

@@ -19,6 +19,7 @@ from nodus_api.cli.options import (
     settings_from,
 )
 from nodus_api.cli.waiting import follow
+from nodus_api.cli.without_container import note_images
 from nodus_api.kernel.vocabulary import OwnerKind
 from nodus_api.workloads import Manifest, ManifestError, Verb, parse_manifests
 
@@ -82,6 +83,7 @@ async def submit(
                 click.echo(f"{what} is queued for the scheduler.")
             else:
                 click.echo(said(Verb.SUBMIT, what, await answered(database, key, what)))
+        note_images(manifests, settings.supplier)
         if client is not None:
             await follow(database, client, manifests)
 
