@@ -23,6 +23,13 @@ _EVIDENCE = {
 }
 """What each trigger means (SC-012)."""
 
+_DRILLED = {
+    Reason.PREEMPTED: "as if the owner of interruptible capacity had taken it back",
+    Reason.NODE_LOST: "as if the machine had died or stopped answering",
+    Reason.READINESS_FAILED: "as if the machine had failed its checks before the program started",
+}
+"""What the drills simulate (SC-630): nothing of it is so."""
+
 _FAULTS = {
     "supplier": "The fault is the supplier's.",
     "customer": "The fault is the workload's own.",
@@ -92,10 +99,11 @@ def _sentence(end: Mapping[str, Any], missed: str | None, release: Release | Non
     if "reason" not in end:
         return "The program exited with 0."
     reason = end["reason"]
-    words = f"{reason}: {_happened(end) if release is None else release.cause}"
+    drilled = end.get("trigger") == Trigger.DRILL and reason in _DRILLED
+    words = f"{reason}: {_happened(end, drilled=drilled) if release is None else release.cause}"
     if missed and reason in _NUMBERED:
         words += f": {missed}"
-    if "trigger" in end:
+    if "trigger" in end and not drilled:
         peers = reason == Reason.RELEASED and release is None  # SC-003: a peer's trigger
         whose = "another rank of its gang: " if peers else ""
         words += f" ({whose}{_EVIDENCE[Trigger(end['trigger'])]}; {end['trigger']})"
@@ -104,7 +112,9 @@ def _sentence(end: Mapping[str, Any], missed: str | None, release: Release | Non
     return f"{words}."
 
 
-def _happened(end: Mapping[str, Any]) -> str:
+def _happened(end: Mapping[str, Any], *, drilled: bool) -> str:
+    if drilled:
+        return f"in a drill, {_DRILLED[Reason(end['reason'])]} ({end['trigger']})"
     if end["reason"] == Reason.CUSTOMER_EXIT and "exitCode" in end:
         return _exit(end)
     when = REASONS[end["reason"]].when.rstrip(".")
