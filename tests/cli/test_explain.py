@@ -343,6 +343,30 @@ def test_every_reason_has_a_sentence_and_a_fault(reason: Reason) -> None:  # SC-
         assert trigger is not Trigger.DRILL or end["fault"] == "nodus"
 
 
+async def test_what_could_not_be_started_is_named(world: World) -> None:  # T11, SC-640
+    await world.submit()
+    await world.settle()
+    runner = await world.runner()
+    await runner.report("registered", checks={}, pullMs=0)
+    missing = "command not found: train.sh"
+    await runner.report("exited", exitCode=None, error="StartFailed", message=missing)
+    await world.settle(1)
+
+    text = await told(world)
+    assert f"StartFailed: the program could not be started: {missing}.\n" in text
+    assert (await facts_of(world))["end"]["message"] == missing
+
+
+async def test_what_the_runner_says_beside_the_exit_is_told(world: World) -> None:
+    runner = await world.run()  # SC-713
+    killed = "the memory limit killed 1 of the program's processes"
+    await runner.report("exited", exitCode=3, signal=None, oom=False, message=killed)
+    await world.settle(1)
+
+    sentence = (await facts_of(world))["end"]["sentence"]
+    assert sentence == f"CustomerExit: the program exited with 3; its runner says: {killed}."
+
+
 @pytest.mark.parametrize("loss", list(Loss))
 def test_a_drill_is_told_as_a_drill(loss: Loss) -> None:  # SC-012, SC-630
     drill = Drill(loss=loss, since=moment("10:00:00"))
