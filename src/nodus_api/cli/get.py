@@ -20,7 +20,7 @@ from nodus_api.cli.options import (
     run_async,
     settings_from,
 )
-from nodus_api.cli.submit import parse_owner
+from nodus_api.cli.submit import owner_in
 from nodus_api.cli.tabular import render_table
 from nodus_api.clock import SystemClock
 from nodus_api.kernel.vocabulary import OwnerKind, Phase
@@ -75,8 +75,12 @@ async def get(
       nodus get --owner job/train --phase Queued
       nodus get -o json | jq '.items[].status.actual.costUSD'
     """
+    wanted = None
+    if owner is not None:
+        project, kind, name = owner_in(owner, project)
+        wanted = kind, name
+        all_projects = all_projects and "/" not in owner.partition("/")[2]
     scope = None if all_projects else project
-    wanted = None if owner is None else parse_owner(owner)
     async with opened(settings_from(options)) as database, database.snapshot() as connection:
         if scope is not None:
             await project_must_exist(connection, scope)
