@@ -221,6 +221,18 @@ async def test_get_chooses_by_owner_and_phase_and_says_what_is_waited_for(
     for chosen in (("--owner", "job/second"), ("--owner", "second"), ("--phase", "queued")):
         (one,) = (await shell.json("get", *chosen))["items"]
         assert one["metadata"]["name"].startswith("second-0-e1-")
+    by_labels = {  # LW-095: the grammar of labelSelector
+        "nodus.dev/job=second": {"secon"},
+        "nodus.dev/job in (first, second)": {"first", "secon"},
+        "nodus.dev/job,nodus.dev/job!=second": {"first"},
+        "!nodus.dev/job": set(),
+    }
+    for selector, expected in by_labels.items():
+        items = (await shell.json("get", "-l", selector))["items"]
+        assert {one["metadata"]["name"][:5] for one in items} == expected, selector
+    wrong = await shell.refusal("get", "--selector", "nodus.dev/job in first")
+    assert wrong.startswith("--selector: ")
+    assert wrong.endswith("joined by commas.")
     both = await shell.json("get", "--phase", "Queued", "--phase", "Provisioning", "-A")
     assert len(both["items"]) == 2
     wide = await shell.shown("get", "-o", "wide", "-A")
