@@ -117,6 +117,10 @@ def test_a_preemption_drill_saves_and_goes_on(up: Up, owner: str) -> None:  # sc
     assert status["interruption"]["lostSeconds"] <= 20  # the save's own way, on a loaded machine
     assert second["spec"]["restoreFrom"]["seq"] == status["checkpoints"]["lastSeq"] == 1
 
+    told = up.nodus("explain", name).stdout
+    as_if = "as if the owner of interruptible capacity had taken it back (Drill)"
+    assert f"Preempted: in a drill, {as_if}; the program exited with 143.\n" in told
+
     late = up.nodus("drill", name, "--trigger", "node-loss", check=False)
     assert refusal(late) == (
         f"{name}: it has ended (Lost): drill an Attempt that is Starting or Running."

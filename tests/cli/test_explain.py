@@ -30,6 +30,7 @@ from nodus_api.cli.explained import explained
 from nodus_api.cli.refusals import Refused
 from nodus_api.cli.why_not import kept_answer
 from nodus_api.clock import ManualClock
+from nodus_api.kernel.drills import Drill, Loss
 from nodus_api.kernel.placement import place
 from nodus_api.kernel.request import PlacementRequest
 from nodus_api.kernel.scores import NAMES
@@ -340,6 +341,54 @@ def test_every_reason_has_a_sentence_and_a_fault(reason: Reason) -> None:  # SC-
         assert end["sentence"].startswith(f"{reason}: ")
         assert end["sentence"].endswith(".")
         assert trigger is not Trigger.DRILL or end["fault"] == "nodus"
+
+
+async def test_what_could_not_be_started_is_named(world: World) -> None:  # T11, SC-640
+    await world.submit()
+    await world.settle()
+    runner = await world.runner()
+    await runner.report("registered", checks={}, pullMs=0)
+    missing = "command not found: train.sh"
+    await runner.report("exited", exitCode=None, error="StartFailed", message=missing)
+    await world.settle(1)
+
+    text = await told(world)
+    assert f"StartFailed: the program could not be started: {missing}.\n" in text
+    assert (await facts_of(world))["end"]["message"] == missing
+
+
+async def test_what_the_runner_says_beside_the_exit_is_told(world: World) -> None:
+    runner = await world.run()  # SC-713
+    killed = "the memory limit killed 1 of the program's processes"
+    await runner.report("exited", exitCode=3, signal=None, oom=False, message=killed)
+    await world.settle(1)
+
+    sentence = (await facts_of(world))["end"]["sentence"]
+    assert sentence == f"CustomerExit: the program exited with 3; its runner says: {killed}."
+
+
+@pytest.mark.parametrize("loss", list(Loss))
+def test_a_drill_is_told_as_a_drill(loss: Loss) -> None:  # SC-012, SC-630
+    drill = Drill(loss=loss, since=moment("10:00:00"))
+    status: dict[str, Any] = {
+        "phase": "Failed",
+        "reason": drill.reason.value,
+        "timings": {"finishedTime": "2026-01-01T00:00:00Z"},
+        "interruption": {"trigger": "Drill", "lostSeconds": 1},
+    }
+    as_if = {
+        Loss.PREEMPTION: "the owner of interruptible capacity had taken it back",
+        Loss.NODE_LOSS: "the machine had died or stopped answering",
+        Loss.HEARTBEAT: "the machine had died or stopped answering",
+        Loss.READINESS: "the machine had failed its checks before the program started",
+    }
+    end = ended(status, None)
+    assert end is not None
+    assert end["sentence"] == f"{drill.reason}: in a drill, as if {as_if[loss]} (Drill)."
+    status["interruption"]["trigger"] = "ProviderEvidence"
+    real = ended(status, None)
+    assert real is not None
+    assert "drill" not in real["sentence"]
 
 
 def test_a_released_rank_says_that_another_one_was_lost() -> None:  # SC-003, SC-134

@@ -71,6 +71,14 @@ def test_what_was_lost_and_then_suspended_is_resumed() -> None:
     assert "`nodus resume job/train -n team-a`" in advice(replace(life, document=document))
 
 
+@pytest.mark.parametrize("archived", [True, False])
+def test_what_was_replaced_names_what_replaced_it(archived: bool) -> None:
+    life = a_life("CustomerExit", archived=archived)
+    status = {**life.document["status"], "supersededBy": "train-0-e2-abcde"}
+    replaced = replace(life, document={**life.document, "status": status})
+    assert advice(replaced) == "Nothing: train-0-e2-abcde took its slot."
+
+
 def test_an_archived_loss_is_over() -> None:
     assert advice(a_life("NodeLost", archived=True)).endswith(AGAIN)
 

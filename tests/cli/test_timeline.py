@@ -11,7 +11,7 @@ from tests.history.checking import assert_sound
 from tests.scheduler.fake_supplier import FakeSupplier
 from tests.scheduler.world import World
 
-from nodus_api.cli.spans import Timeline, timeline_json, timeline_of
+from nodus_api.cli.spans import Timeline, epoch_of, timeline_json, timeline_of
 from nodus_api.cli.time_scale import TimeScale, length, rounded_up
 from nodus_api.cli.timeline_text import Drawing, draw, text_of
 from nodus_api.clock import ManualClock
@@ -263,3 +263,13 @@ def test_lengths_are_told_in_the_unit_that_suits() -> None:
     whole = moment("10:00:00")
     assert rounded_up(whole) == whole
     assert rounded_up(whole + timedelta(microseconds=1)) == moment("10:00:01")
+
+
+def test_an_end_is_not_named_twice() -> None:
+    life = a_plain_life(
+        "10:00:00 10:00:01 10:00:02 10:00:03 10:00:09",
+        stage="Stopped",
+        reason="Stopped",
+        interruption={"trigger": "User", "lostSeconds": 1},
+    )
+    assert epoch_of(life, moment("10:01:00")).outcome == "Stopped (User)"

@@ -110,6 +110,17 @@ def test_submit_wait_tells_failure(up: Up) -> None:
     assert any("Failed  CustomerExit, exit 7" in line for line in done.stdout.splitlines())
 
 
+def test_a_command_that_is_not_there_is_named(up: Up) -> None:  # T11, SC-640, SC-644
+    manifest = yaml.safe_load(job("misspelt", ""))
+    manifest["spec"]["template"]["command"] = ["trian.sh"]
+    done = up.nodus("submit", "-f", "-", "--wait", stdin=yaml.safe_dump(manifest), check=False)
+
+    assert done.exit_code == 1
+    name = up.attempts("misspelt")[0]["metadata"]["name"]
+    said = up.nodus("explain", name).stdout
+    assert "StartFailed: the program could not be started: command not found: trian.sh.\n" in said
+
+
 def test_a_stopped_job_is_cancelled(up: Up) -> None:
     up.nodus("submit", "-f", "-", stdin=job("endless", "sleep 600"))
     eventually(lambda: [one["status"]["phase"] for one in up.attempts("endless")] == ["Running"])

@@ -151,6 +151,42 @@ async def test_names_that_are_not_there_are_refused_with_those_meant(
     assert "leave out --owner, --phase" in await shell.refusal("get", name, "--phase", "Queued")
 
 
+async def test_an_owner_is_taken_as_the_bill_prints_it(world: World, shell: Shell) -> None:
+    await lose_and_finish(world)
+    (row,) = (await shell.json("cost", "--by", "owner"))["items"]
+    owner = row["owner"]
+
+    assert owner == "default/job/train"
+    same = await shell.json("timeline", "train")
+    assert await shell.json("timeline", owner) == same
+    assert await shell.json("timeline", owner, "-n", "default") == same
+    assert len((await shell.json("get", "--owner", owner))["items"]) == 2
+    assert len((await shell.json("get", "--owner", owner, "-A"))["items"]) == 2
+    for command in (["timeline"], ["stop"], ["suspend"], ["get", "--owner"]):
+        assert await shell.refusal(*command, owner, "-n", "team-a") == (
+            "'default/job/train' is of project 'default', and -n says 'team-a': leave one out."
+        )
+    elsewhere = await shell.refusal("timeline", "team-b/job/train")
+    assert elsewhere.startswith("There is no project 'team-b': ")
+    assert "names no owner: write KIND/NAME" in await shell.refusal("stop", "default/job/a/b")
+
+
+async def test_an_attempt_is_no_workload_and_a_workload_no_attempt(
+    world: World, shell: Shell
+) -> None:
+    await lose_and_finish(world)
+    name = await name_of(world)
+
+    meant = f"{name} is an Attempt of job/train: name that workload, as job/train."
+    for command in (["stop"], ["suspend"], ["delete"], ["timeline"], ["get", "--owner"]):
+        assert await shell.refusal(*command, name) == meant
+    assert await shell.refusal("scale", name, "2") == meant
+    assert await shell.refusal("drill", "train", "--trigger", "node-loss") == (
+        "train names a workload, not an Attempt: `nodus timeline train -n default` shows its"
+        " Attempts by name."
+    )
+
+
 @pytest.mark.parametrize("view", VIEWS)
 def test_without_a_database_each_view_says_what_to_do(
     nodus: Nodus, view: str, tmp_path: Path
@@ -185,6 +221,18 @@ async def test_get_chooses_by_owner_and_phase_and_says_what_is_waited_for(
     for chosen in (("--owner", "job/second"), ("--owner", "second"), ("--phase", "queued")):
         (one,) = (await shell.json("get", *chosen))["items"]
         assert one["metadata"]["name"].startswith("second-0-e1-")
+    by_labels = {  # LW-095: the grammar of labelSelector
+        "nodus.dev/job=second": {"secon"},
+        "nodus.dev/job in (first, second)": {"first", "secon"},
+        "nodus.dev/job,nodus.dev/job!=second": {"first"},
+        "!nodus.dev/job": set(),
+    }
+    for selector, expected in by_labels.items():
+        items = (await shell.json("get", "-l", selector))["items"]
+        assert {one["metadata"]["name"][:5] for one in items} == expected, selector
+    wrong = await shell.refusal("get", "--selector", "nodus.dev/job in first")
+    assert wrong.startswith("--selector: ")
+    assert wrong.endswith("joined by commas.")
     both = await shell.json("get", "--phase", "Queued", "--phase", "Provisioning", "-A")
     assert len(both["items"]) == 2
     wide = await shell.shown("get", "-o", "wide", "-A")

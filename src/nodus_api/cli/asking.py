@@ -9,6 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from nodus_api.cli.errors import Failed, Refused
+from nodus_api.cli.meant import attempt_meant, no_attempt
 from nodus_api.clock import SystemClock
 from nodus_api.kernel.vocabulary import OwnerKind
 from nodus_api.storage import tables as t
@@ -54,6 +55,8 @@ async def ask(
     try:
         async with database.transaction() as connection:
             if (await connection.scalars(state_of(project, kind, name))).first() is None:
+                if meant := await attempt_meant(connection, project, name):
+                    raise meant
                 raise Refused(
                     f"There is no {kind.lower()}/{name} in project {project}, or it is deleted:"
                     " `nodus get` shows the Attempts of those there are."
@@ -86,10 +89,7 @@ async def ask_drill(
     try:
         async with database.transaction() as connection:
             if (await connection.scalars(known)).first() is None:
-                raise Refused(
-                    f"There is no Attempt {attempt!r} in project {project}: `nodus get` lists"
-                    " those there are; -n names another project."
-                )
+                raise await no_attempt(connection, project, attempt)
             await request(
                 connection,
                 Verb.DRILL,

@@ -23,6 +23,13 @@ _EVIDENCE = {
 }
 """What each trigger means (SC-012)."""
 
+_DRILLED = {
+    Reason.PREEMPTED: "as if the owner of interruptible capacity had taken it back",
+    Reason.NODE_LOST: "as if the machine had died or stopped answering",
+    Reason.READINESS_FAILED: "as if the machine had failed its checks before the program started",
+}
+"""What the drills simulate (SC-630): nothing of it is so."""
+
 _FAULTS = {
     "supplier": "The fault is the supplier's.",
     "customer": "The fault is the workload's own.",
@@ -41,11 +48,12 @@ def ended(
     missed: str | None = None,
     *,
     release: Release | None = None,
+    said: str | None = None,
 ) -> dict[str, Any] | None:
     """Return how an Attempt ended, with one sentence; None while it lives.
 
     `missed` is the sentence of a last decision that chose nothing, `release` why one that is
-    Released was, if that is known.
+    Released was, if that is known, `said` what its runner said of the end.
     """
     if status["phase"] not in ("Succeeded", "Failed", "Cancelled"):
         return None
@@ -62,6 +70,8 @@ def ended(
     fault = _fault(end, release)
     if fault is not None:
         end["fault"] = fault
+    if said:
+        end["message"] = said
     end["sentence"] = _sentence(end, missed, release)
     if cost is not None:
         end["bill"] = _bill(cost)
@@ -90,23 +100,31 @@ def _fault(end: Mapping[str, Any], release: Release | None) -> str | None:
 
 def _sentence(end: Mapping[str, Any], missed: str | None, release: Release | None) -> str:
     if "reason" not in end:
-        return "The program exited with 0."
+        also = f"; its runner says: {end['message']}" if "message" in end else ""
+        return f"The program exited with 0{also}."
     reason = end["reason"]
-    words = f"{reason}: {_happened(end) if release is None else release.cause}"
+    drilled = end.get("trigger") == Trigger.DRILL and reason in _DRILLED
+    words = f"{reason}: {_happened(end, drilled=drilled) if release is None else release.cause}"
     if missed and reason in _NUMBERED:
         words += f": {missed}"
-    if "trigger" in end:
+    if "trigger" in end and not drilled:
         peers = reason == Reason.RELEASED and release is None  # SC-003: a peer's trigger
         whose = "another rank of its gang: " if peers else ""
         words += f" ({whose}{_EVIDENCE[Trigger(end['trigger'])]}; {end['trigger']})"
     if reason != Reason.CUSTOMER_EXIT and "exitCode" in end:
         words += f"; {_exit(end)}"
+    if "message" in end and reason != Reason.START_FAILED:
+        words += f"; its runner says: {end['message']}"
     return f"{words}."
 
 
-def _happened(end: Mapping[str, Any]) -> str:
+def _happened(end: Mapping[str, Any], *, drilled: bool) -> str:
+    if drilled:
+        return f"in a drill, {_DRILLED[Reason(end['reason'])]} ({end['trigger']})"
     if end["reason"] == Reason.CUSTOMER_EXIT and "exitCode" in end:
         return _exit(end)
+    if end["reason"] == Reason.START_FAILED and "message" in end:
+        return f"the program could not be started: {end['message']}"
     when = REASONS[end["reason"]].when.rstrip(".")
     return f"{when[:1].lower()}{when[1:]}"
 

@@ -149,7 +149,9 @@ def _end(life: Life, facts: Facts) -> Facts | None:
     release = None
     if life.circumstances is not None:
         release = release_of(life.document, life.circumstances, life.slot_state)
-    end = ended(life.document["status"], facts.get("cost"), missed, release=release)
+    end = ended(
+        life.document["status"], facts.get("cost"), missed, release=release, said=life.last_words
+    )
     if end and "reason" in end:
         end["remedy"] = remedy_of(life, release)
         end["final"] = not awaited(life)

@@ -20,10 +20,12 @@ from nodus_api.cli.options import (
     run_async,
     settings_from,
 )
-from nodus_api.cli.submit import parse_owner
+from nodus_api.cli.submit import owner_in
 from nodus_api.cli.tabular import render_table
 from nodus_api.clock import SystemClock
 from nodus_api.kernel.vocabulary import OwnerKind, Phase
+from nodus_api.metav1.errors import BadRequest
+from nodus_api.metav1.labels import Selector, parse
 from nodus_api.storage.listings import read_documents
 from nodus_api.storage.lives import find_owner
 
@@ -41,6 +43,13 @@ Objects = Sequence[Mapping[str, Any]]
     type=click.Choice([phase.value for phase in Phase], case_sensitive=False),
     multiple=True,
     help="Those in this phase; may be given several times.",
+)
+@click.option(
+    "-l",
+    "--selector",
+    metavar="SELECTOR",
+    help="Those with these labels, as kubectl takes them: key=value, key!=value, key in (a,b), key"
+    " or !key, joined by commas.",
 )
 @click.option("--archived", is_flag=True, help="Attempts that were retired from the API.")
 @click.option("--wide", is_flag=True, help="All columns, as -o wide.")
@@ -60,6 +69,7 @@ async def get(
     all_projects: bool,
     owner: str | None,
     phases: tuple[str, ...],
+    selector: str | None,
     archived: bool,
     wide: bool,
     output: str,
@@ -73,10 +83,16 @@ async def get(
     Example:
       nodus get -n team-a
       nodus get --owner job/train --phase Queued
+      nodus get -l 'nodus.dev/job in (train,fit)'
       nodus get -o json | jq '.items[].status.actual.costUSD'
     """
+    labelled = _selector(selector)
+    wanted = None
+    if owner is not None:
+        project, kind, name = owner_in(owner, project)
+        wanted = kind, name
+        all_projects = all_projects and "/" not in owner.partition("/")[2]
     scope = None if all_projects else project
-    wanted = None if owner is None else parse_owner(owner)
     async with opened(settings_from(options)) as database, database.snapshot() as connection:
         if scope is not None:
             await project_must_exist(connection, scope)
@@ -89,9 +105,10 @@ async def get(
             phases=[Phase(phase) for phase in phases],
             archived=archived,
         )
-        objects = [json.loads(splice(doc, rev)) for doc, rev in found]
+        read = (json.loads(splice(doc, rev)) for doc, rev in found)
+        objects = [one for one in read if labelled.matches(one["metadata"].get("labels", {}))]
         missing = sorted(set(names) - {str(one["metadata"]["name"]) for one in objects})
-        filtered = wanted is not None or phases or archived
+        filtered = wanted is not None or phases or selector or archived
         refusal = await _missing(connection, scope, missing, filtered=bool(filtered))
     if output == "json":
         print_json({"apiVersion": "nodus.dev/v1", "kind": "AttemptList", "items": objects})
@@ -101,6 +118,14 @@ async def get(
         click.echo(text, nl=False)
     if refusal is not None:
         raise refusal
+
+
+def _selector(text: str | None) -> Selector:
+    """Return the labels asked for; raises Refused for what is no selector (LW-095)."""
+    try:
+        return parse(text or "")
+    except BadRequest as error:
+        raise Refused(f"--selector: {error}: {error.fix}") from error
 
 
 def attempts_table(objects: Objects, now: datetime, *, with_project: bool, wide: bool) -> str:
@@ -149,8 +174,8 @@ async def _missing(
     name = missing[0]
     if filtered:
         return Refused(
-            f"There is no Attempt {name!r} among those asked for: leave out --owner, --phase or"
-            " --archived, or choose others."
+            f"There is no Attempt {name!r} among those asked for: leave out --owner, --phase,"
+            " --selector or --archived, or choose others."
         )
     if project is None:
         return Refused(f"There is no Attempt {name!r} in any project: `nodus get -A` lists all.")

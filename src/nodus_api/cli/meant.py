@@ -48,11 +48,21 @@ async def no_attempt(connection: AsyncConnection, project: str, name: str) -> Re
     )
 
 
+async def attempt_meant(connection: AsyncConnection, project: str, name: str) -> Refused | None:
+    """Return the refusal of an Attempt's name where a workload's is asked for."""
+    owner = await lives.owner_of_attempt(connection, project, name)
+    if owner is None:
+        return None
+    return Refused(f"{name} is an Attempt of {owner}: name that workload, as {owner}.")
+
+
 async def no_owner(connection: AsyncConnection, project: str, owner: str) -> Refused:
     """Return the refusal of an owner's name, with those close to it."""
     await project_must_exist(connection, project)
     known = await lives.owners_of(connection, project)
     kind, _, name = owner.partition("/")
+    if meant := await attempt_meant(connection, project, name):
+        return meant
     names = [one.removeprefix(f"{kind}/") for one in known if one.startswith(f"{kind}/")]
     close = did_you_mean(name, names)
     return Refused(

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from nodus_api.cli.asking import answered, ask
 from nodus_api.cli.errors import Failed, Refused
 from nodus_api.cli.options import database_options, opened, project_option, run_async, settings_from
-from nodus_api.cli.submit import parse_owner
+from nodus_api.cli.submit import owner_in
 from nodus_api.clock import SystemClock
 from nodus_api.durations import parse_duration
 from nodus_api.kernel.vocabulary import OwnerKind
@@ -71,7 +71,7 @@ async def delete(
     if wait and no_wait:
         raise Refused("--wait and --no-wait do not go together: give one.")
     patience = _duration(longest)
-    kind, name = parse_owner(owner)
+    project, kind, name = owner_in(owner, project)
     what = f"{kind.lower()}/{name}"
     async with opened(settings_from(options)) as database:
         uid = await _uid(database, project, kind, name)
@@ -152,7 +152,7 @@ async def _tell(
     no_wait: bool,
     count: int | None = None,
 ) -> None:
-    kind, name = parse_owner(owner)
+    project, kind, name = owner_in(owner, project)
     what = f"{kind.lower()}/{name}"
     body = {} if count is None else {"count": count}
     async with opened(settings_from(options)) as database:

@@ -46,6 +46,8 @@ def remedy_of(life: Life, release: Release | None) -> str:
 def _general(life: Life, release: Release | None) -> str:
     reason = Reason(life.document["status"]["reason"])
     state, slot = life.workload_state, life.slot_state
+    if successor := life.document["status"].get("supersededBy"):
+        return f"Nothing: {successor} took its slot."
     if release is not None and release.remedy is not None:
         return release.remedy
     if reason is Reason.RELEASED:

@@ -176,7 +176,7 @@ def _in_lanes(epoch: Epoch) -> tuple[int, int, str, int]:
 
 def _outcome(status: Mapping[str, Any]) -> str:
     words = [status["progress"]["stage"]]
-    if "reason" in status:
+    if status.get("reason") not in (None, words[0]):
         words.append(status["reason"])
     trigger = status.get("interruption", {}).get("trigger")
     if trigger is not None and trigger != status.get("reason"):

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from nodus_api.cli.api_client import ApiClient
 from nodus_api.cli.asking import answered, ask, insert, said
@@ -97,13 +98,14 @@ async def submit(
 async def stop(owner: str, no_wait: bool, project: str, **options: Any) -> None:
     """Stop a workload for good; OWNER is KIND/NAME, or the NAME of a Job.
 
-    Its programs get SIGTERM and their grace; what ran is billed to the stop.
+    Its programs get SIGTERM and their grace; what ran is billed to the stop. Wherever an OWNER is
+    asked for, PROJECT/KIND/NAME will do, as `nodus cost` prints it.
 
     \b
     Example:
       nodus stop job/train
     """
-    kind, name = parse_owner(owner)
+    project, kind, name = owner_in(owner, project)
     what = f"{kind.lower()}/{name}"
     async with opened(settings_from(options)) as database:
         key = await ask(database, Verb.STOP, project=project, kind=kind, name=name)
@@ -111,6 +113,20 @@ async def stop(owner: str, no_wait: bool, project: str, **options: Any) -> None:
             click.echo(f"The stop of {what} is queued for the scheduler.")
         else:
             click.echo(said(Verb.STOP, what, await answered(database, key, what)))
+
+
+def owner_in(text: str, project: str) -> tuple[str, OwnerKind, str]:
+    """Return project, kind and name of an OWNER, which may be PROJECT/KIND/NAME.
+
+    `project` is that of -n. Raises Refused where the two are given and differ.
+    """
+    named, slash, rest = text.partition("/")
+    if not slash or "/" not in rest:
+        return project, *parse_owner(text)
+    source = click.get_current_context().get_parameter_source("project")
+    if named != project and source is not ParameterSource.DEFAULT:
+        raise Refused(f"{text!r} is of project {named!r}, and -n says {project!r}: leave one out.")
+    return named, *parse_owner(rest)
 
 
 def parse_owner(text: str) -> tuple[OwnerKind, str]:

@@ -20,7 +20,7 @@ from nodus_api.cli.options import (
     settings_from,
 )
 from nodus_api.cli.spans import timeline_json, timeline_of
-from nodus_api.cli.submit import parse_owner
+from nodus_api.cli.submit import owner_in
 from nodus_api.cli.time_scale import rounded_up
 from nodus_api.cli.timeline_text import Drawing, Piece, draw, text_of
 from nodus_api.storage.lives import database_time, find_owner, read_lives
@@ -55,7 +55,7 @@ async def timeline(owner: str, project: str, output: str, **options: Any) -> Non
     Example:
       nodus timeline job/train
     """
-    kind, name = parse_owner(owner)
+    project, kind, name = owner_in(owner, project)
     what = f"{kind.lower()}/{name}"
     async with (
         opened(settings_from(options)) as database,

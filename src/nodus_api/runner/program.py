@@ -100,7 +100,7 @@ def start(intent: RunnerIntent, directory: Path, environment: Mapping[str, str])
     home = directory / WORK / (intent.working_directory or "")
     (directory / WORK).mkdir(exist_ok=True)
     if not home.is_dir():
-        raise StartFailed(f"working directory not found: {home}")
+        raise StartFailed(f"working directory not found: {intent.working_directory or '.'}")
     group = Path(intent.cgroup) if intent.cgroup else None
     limit = memory_limit(intent)
     memory = Path(intent.memory_group) if intent.memory_group and limit == CGROUP_V1 else None

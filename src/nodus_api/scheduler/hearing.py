@@ -28,7 +28,7 @@ from nodus_api.scheduler.settling import ranks_with
 from nodus_api.scheduler.told_times import possible
 from nodus_api.storage import due
 from nodus_api.storage.batch import Batch
-from nodus_api.storage.records import AttemptRecord, Report, Tenancy
+from nodus_api.storage.records import AttemptRecord, LastWords, Report, Tenancy
 from nodus_api.storage.report_store import waiting_reports
 from nodus_api.suppliers.supplier import ExitRecord
 
@@ -57,6 +57,7 @@ class Ending:
     stopped: bool = False
     restored: int | None = None
     error: str | None = None
+    message: str = ""
 
     @classmethod
     def reported(cls, report: Report) -> "Ending":
@@ -72,6 +73,7 @@ class Ending:
             stopped=body.get("stopAgeMs") is not None,
             restored=body.get("restoreBytes"),
             error=body.get("error"),
+            message=body.get("message", ""),
         )
 
     @classmethod
@@ -88,6 +90,7 @@ class Ending:
             stopped=record.stop_age is not None,
             restored=record.restored_bytes,
             error=record.error,
+            message=record.message,
         )
 
 
@@ -259,6 +262,16 @@ def ended(
     loop: LoopContext, record: AttemptRecord, tenancy: Tenancy, ending: Ending, now: datetime
 ) -> AttemptRecord:
     """T11, T13, T14, T15 or T17; T10 before it if only the ending tells of the start (SC-644)."""
+    moved = _ended(loop, record, tenancy, ending, now)
+    if not ending.message or moved.attempt.live:
+        return moved
+    words = LastWords(machine=tenancy.machine.no or 0, at=now, message=ending.message)
+    return replace(moved, last_words=words)
+
+
+def _ended(
+    loop: LoopContext, record: AttemptRecord, tenancy: Tenancy, ending: Ending, now: datetime
+) -> AttemptRecord:
     at = min(ending.at, now)
     attempt = record.attempt
     if attempt.stage is Stage.STARTING and ending.started is not None and tenancy.lease.won:

@@ -18,6 +18,7 @@ from nodus_api.storage import attempt_rows as rows
 from nodus_api.storage import checkpoint_store, statements
 from nodus_api.storage.bulk import Row, as_json
 from nodus_api.storage.errors import StorageConflict
+from nodus_api.storage.last_words import write_last_words
 from nodus_api.storage.proposal_store import write_proposals
 from nodus_api.storage.records import AttemptRecord, Decided, Slot, Tenancy
 from nodus_api.storage.work_rows import lease_row, machine_row, slot_row, work_row
@@ -89,6 +90,7 @@ async def flush(batch: Batch, render: Render) -> int:
     touched |= new.keys() | committed | await _write_children(batch.connection, changes)
     touched |= await _lose_checkpoints(batch, changes)
     await write_proposals(batch.connection, changes)
+    await write_last_words(batch.connection, changes)
     await _write_aside(batch)
     await _publish(batch.connection, {no: shown[no] for no in sorted(touched)}, render)
     return len(touched)

@@ -19,6 +19,7 @@ from nodus_api.kernel.attempt import Cursor
 from nodus_api.kernel.vocabulary import OwnerKind, Reason
 from nodus_api.storage import tables as t
 from nodus_api.storage.circumstances import Circumstances, read_circumstances
+from nodus_api.storage.last_words import last_words_of
 from nodus_api.storage.statements import database_now
 
 MOST_NAMES = 5000
@@ -89,6 +90,8 @@ class Life:
     hearing: Hearing | None = None
     workload_state: str | None = None
     """None where the workload's row is not asked for: of archived Attempts."""
+    last_words: str | None = None
+    """What its runner said of the end, of one that is read alone."""
     slot_state: str | None = None
     """Of the slot's newest epoch alone: what was decided about the slot (SC-120)."""
     circumstances: Circumstances | None = None
@@ -117,7 +120,8 @@ async def read_life(connection: AsyncConnection, project: str, name: str) -> Lif
         found = latest.first()
         return None if found is None else await _around(connection, _retired(found))
     (life,) = await _lives(connection, [row], decided=True)
-    return await _around(connection, life)
+    said = await last_words_of(connection, row.attempt)
+    return await _around(connection, replace(life, last_words=said))
 
 
 async def _around(connection: AsyncConnection, life: Life) -> Life:
@@ -168,6 +172,18 @@ async def attempt_names(connection: AsyncConnection, project: str) -> list[str]:
     objects = t.attempt_objects.c
     query = sa.select(objects.name).where(objects.project == project).order_by(objects.name)
     return list((await connection.scalars(query.limit(MOST_NAMES))).all())
+
+
+async def owner_of_attempt(connection: AsyncConnection, project: str, name: str) -> str | None:
+    """Return the workload of a published Attempt as `kind/name`; None if there is none of it."""
+    workloads, attempts = t.workloads.c, t.attempts.c
+    query = (
+        sa.select(sa.func.lower(workloads.kind) + "/" + workloads.name)
+        .join(t.attempts, attempts.workload == workloads.uid)
+        .where(attempts.project == project, attempts.name == name)
+    )
+    found: str | None = (await connection.scalars(query)).first()
+    return found
 
 
 async def projects_with_attempt(connection: AsyncConnection, name: str) -> list[str]:

@@ -164,6 +164,15 @@ class Proposal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LastWords:
+    """What the runner on a machine said of the program's end, for people (SC-640)."""
+
+    machine: int
+    at: datetime
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptRecord:
     """An Attempt with everything that a decision about it may need or change.
 
@@ -182,6 +191,8 @@ class AttemptRecord:
     """The checkpoints to write; none in a record that was loaded."""
     proposal: Proposal | None = None
     """The rank's checkpoint that waits for the others of its gang."""
+    last_words: LastWords | None = None
+    """To be written with the end; none in a record that was loaded."""
     unheard: bool = field(default=False, compare=False)
     """Whether reports of its machines' runners wait to be applied; never written."""
     restore_lost: bool = False
