@@ -1,7 +1,9 @@
 """Intents and machines: no capacity, doubt, and what a crash leaves behind."""
 
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
+from uuid import UUID
 
 import pytest
 import sqlalchemy as sa
@@ -347,6 +349,29 @@ async def test_a_placement_that_came_to_nothing_shows_no_choice(
     }
     assert "predicted" not in status
     assert "actual" not in status
+
+
+async def test_a_machine_that_goes_while_it_is_listed_is_no_orphan(  # SC-611
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.submit()
+    await world.settle()
+    runner = await world.start()
+    (listed,) = world.fake.machines.values()
+    await runner.report("exited", exitCode=0, signal=None, oom=False)
+    await world.settle()
+    await world.settle(5)
+    (machine,) = await world.rows(t.machines)
+    assert (machine["state"], world.fake.machines) == ("Gone", {})
+
+    async def late(_: UUID) -> AsyncIterator[MachineView]:
+        """The answer to a list that was asked for before the machine went."""
+        yield listed
+
+    monkeypatch.setattr(world.fake, "list_owned", late)
+    await world.settle(300)
+    await world.settle()
+    assert await world.rows(t.orphans) == []
 
 
 async def test_a_machine_that_nobody_released_is_swept(world: World) -> None:  # SC-611

@@ -69,6 +69,7 @@ def test_what_runners_say_is_kept(kind: str, fields: dict[str, Any]) -> None:
         ("exited", {"restoreBytes": -1}),
         ("checkpoint", {"sha256": "guess"}),
         ("checkpoint", {"seq": 0}),
+        ("checkpoint", {"seq": 2**31, "bytes": 0, "uri": "file:///x", "sha256": "0" * 64}),
         ("dance", {}),
     ],
 )

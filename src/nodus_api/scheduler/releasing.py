@@ -1,7 +1,7 @@
 """Machines leave: deletion, its proof, T18, and the sweep for what nobody uses (SC-610, SC-611)."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -35,6 +35,9 @@ ABSENCE_APART = timedelta(seconds=30)
 
 LEFT_BEHIND = timedelta(minutes=10)
 """After its Attempt's end, a machine that nobody released is an orphan (SC-611)."""
+
+_OWNED, _AGAIN = "owned", "again"
+"""The two looks of a sweep: at all machines, and at those that no row seems to want."""
 
 
 async def release(loop: LoopContext) -> bool:
@@ -136,26 +139,34 @@ async def sweep_orphans(loop: LoopContext) -> None:
     for handle, look in loop.calls.orphans.returned().items():
         if not isinstance(look, Exception) and look.verdict is Verdict.GONE:
             await _note_orphan(loop, handle, "deleted", gone=True)
-    for answer in loop.calls.lists.returned().values():
+    for call, answer in loop.calls.lists.returned().items():
         if isinstance(answer, Exception):
             loop.failed_call("list", answer)
             continue
         unused = await loop.machines.unused([view.key for view in answer], LEFT_BEHIND)
-        orphans = {view.handle: unused[view.key] for view in answer if view.key in unused}
-        for handle, orphan in orphans.items():
+        found = [view for view in answer if view.key in unused]
+        if call == _OWNED:
+            if found:  # a machine may have gone, and its row with it, since it was listed
+                loop.calls.lists.send(_AGAIN, partial(_still_there, loop, found))
+            await _look_for_open(loop, {view.handle for view in answer})
+            continue
+        for view in found:
             loop.metrics.orphans.inc()
-            log.warning("a machine without a use is deleted", extra={"handle": handle})
-            await _note_orphan(loop, handle, orphan.cause, gone=False)
+            log.warning("a machine without a use is deleted", extra={"handle": view.handle})
+            await _note_orphan(loop, view.handle, unused[view.key].cause, gone=False)
         await _release_left(loop, unused)
-        for handle in orphans:
-            loop.calls.orphans.send(handle, partial(_delete, loop, handle))
-        listed = {view.handle for view in answer}
-        for handle in await loop.machines.open_orphans(loop.supplier.name):
-            if handle not in listed:  # it went while nobody was there to hear of it
-                loop.calls.orphans.send(handle, partial(loop.supplier.prove_deleted, handle))
+        for view in found:
+            loop.calls.orphans.send(view.handle, partial(_delete, loop, view.handle))
     now = loop.clock.monotonic()
-    if now >= loop.sweep_due and loop.calls.lists.send("owned", partial(_owned, loop)):
+    if now >= loop.sweep_due and loop.calls.lists.send(_OWNED, partial(_owned, loop)):
         loop.sweep_due = now + loop.pace.sweep.total_seconds()
+
+
+async def _look_for_open(loop: LoopContext, listed: Collection[str]) -> None:
+    """Look at noted orphans that are not listed: they went while nobody was there to hear of it."""
+    for handle in await loop.machines.open_orphans(loop.supplier.name):
+        if handle not in listed:
+            loop.calls.orphans.send(handle, partial(loop.supplier.prove_deleted, handle))
 
 
 async def _release_left(loop: LoopContext, unused: Mapping[str, Unused]) -> None:
@@ -183,6 +194,11 @@ async def _owned(loop: LoopContext) -> list[MachineView]:
         async for view in loop.supplier.list_owned(installation)
         if view.installation == installation and await _remains(loop, view)
     ]
+
+
+async def _still_there(loop: LoopContext, views: Sequence[MachineView]) -> list[MachineView]:
+    looks = [(view, await loop.supplier.prove_deleted(view.handle)) for view in views]
+    return [view for view, look in looks if look.verdict is not Verdict.GONE]
 
 
 async def _remains(loop: LoopContext, view: MachineView) -> bool:

@@ -93,7 +93,7 @@ class Checkpoint(Report):
     """The runner proposes a checkpoint, with all that its row needs (SC-142)."""
 
     kind: Literal["checkpoint"]
-    seq: Annotated[int, Field(ge=1, le=_BIGGEST)]
+    seq: Annotated[int, Field(ge=1, lt=2**31)]
     bytes: Count
     uri: Annotated[str, Field(min_length=1, max_length=4096, pattern="^[!-~]+$")]
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]

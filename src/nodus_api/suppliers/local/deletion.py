@@ -3,13 +3,14 @@
 import asyncio
 import logging
 import signal
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
 
 from nodus_api.clock import Clock
 from nodus_api.suppliers.local import cgroups, memory_groups
 from nodus_api.suppliers.local.processes import Processes
-from nodus_api.suppliers.local.workdir import WorkDirectories
+from nodus_api.suppliers.local.workdir import FULL, WorkDirectories
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +63,14 @@ async def delete_machine(
     if ended.memory_group is not None and not memory_groups.remove(ended.memory_group):
         logger.error("a machine's memory group cannot be removed", extra={"machine": key})
         return
-    directories.bury(key, clock.now())
+    gone_at = clock.now()
+    try:
+        directories.bury(key, gone_at)
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        await _bounded(directories.hollow, key)
+        directories.bury(key, gone_at)
     await empty_trash(directories, key)  # of an earlier directory that came back
     directories.discard(key)
     await empty_trash(directories, key)
@@ -73,8 +81,12 @@ async def empty_trash(directories: WorkDirectories, key: str) -> None:
 
     The proof waits for it: disk is part of a machine.
     """
+    await _bounded(directories.empty_trash, key)
+
+
+async def _bounded(remove: Callable[[str], None], key: str) -> None:
     with suppress(TimeoutError):
-        await asyncio.wait_for(asyncio.to_thread(directories.empty_trash, key), _REMOVE_SECONDS)
+        await asyncio.wait_for(asyncio.to_thread(remove, key), _REMOVE_SECONDS)
 
 
 async def _wait_empty(directories: WorkDirectories, key: str, clock: Clock, seconds: float) -> bool:

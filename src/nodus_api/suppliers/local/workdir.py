@@ -1,12 +1,14 @@
 """Where a machine's files lie, and how a work directory comes and goes in one step each."""
 
+import errno
 import itertools
 import json
 import os
 import re
 import shutil
 import stat
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -23,6 +25,9 @@ _TRASH = ".trash"
 _TOMBSTONES = ".gone"
 _CHECKPOINTS = "checkpoints"
 _TOMBSTONE_LIFE = timedelta(days=1)
+
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""How a system refuses to write where there is no room left."""
 
 UNPLACED = ".unplaced"
 """Where, beside the checkpoints, each machine makes the copies that become some."""
@@ -105,21 +110,17 @@ class WorkDirectories:
         Slow for a large tree, so not for an event loop.
         """
         remove_tree(self.checkpoints / UNPLACED / key)
-        trash = self.root / _TRASH / key
-        while _there(trash):
-            try:
-                if not _is_directory(trash):
-                    trash.unlink()
-                    continue
-                shutil.rmtree(trash)
-            except FileNotFoundError:
-                continue  # another deletion is at the same tree
-            except PermissionError:  # the program has closed its own folders
-                for folder, _, _ in os.walk(trash):
-                    Path(folder).chmod(0o700)
-                shutil.rmtree(trash)
-            except RecursionError:
-                _flatten(trash)
+        _remove(self.root / _TRASH / key)
+
+    def hollow(self, key: str) -> None:
+        """Delete all that a machine holds but the supplier's records of it. Slow, as above.
+
+        A program that filled the disk leaves no room even for the note that its machine is gone.
+        """
+        remove_tree(self.checkpoints / UNPLACED / key)
+        if self.exists(key):
+            for name in sorted(set(os.listdir(self.path(key))) - set(files.RECORDS)):
+                _remove(self.path(key) / name)
 
     def kept(self) -> list[UUID]:
         """Return the workloads that have checkpoints here, in order."""
@@ -156,7 +157,7 @@ class WorkDirectories:
         mark = self.path(key) / files.DELETING
         with suppress(FileExistsError, FileNotFoundError):
             descriptor = os.open(mark, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with open(descriptor, "w", encoding="ascii") as file:
+            with _room_or_not(), open(descriptor, "w", encoding="ascii") as file:
                 json.dump({"at": at.isoformat()}, file)
         return min(_moment(mark, "at") or at, at)
 
@@ -184,6 +185,34 @@ class WorkDirectories:
             with suppress(FileNotFoundError):
                 if entry.stat().st_mtime < oldest:
                     os.unlink(entry.path)
+
+
+@contextmanager
+def _room_or_not() -> Iterator[None]:
+    """Let a full disk pass: the name alone is the mark, which holds no moment then."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+
+
+def _remove(path: Path) -> None:
+    """Delete a file or a tree, whatever its program made of it; raises OSError."""
+    while _there(path):
+        try:
+            if not _is_directory(path):
+                path.unlink()
+                continue
+            shutil.rmtree(path)
+        except FileNotFoundError:
+            continue  # another deletion is at the same tree
+        except PermissionError:  # the program has closed its own folders
+            for folder, _, _ in os.walk(path):
+                Path(folder).chmod(0o700)
+            shutil.rmtree(path)
+        except RecursionError:
+            _flatten(path)
 
 
 def _flatten(top: Path) -> None:
