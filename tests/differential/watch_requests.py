@@ -144,7 +144,7 @@ def lists() -> Iterator[Ask]:
 def brief() -> Iterator[Ask]:
     """Give watches that end by their own timeout while nothing happens (LW-143, LW-144)."""
     for version, bookmarks in product(("", "0", "@head@", "@future@", "@old@"), ("", "1")):
-        pairs = [("watch", "1"), ("timeoutSeconds", "3"), ("allowWatchBookmarks", bookmarks)]
+        pairs = [("watch", "1"), ("timeoutSeconds", "6"), ("allowWatchBookmarks", bookmarks)]
         yield Ask(target=url(N, *pairs, ("resourceVersion", version)))
 
 

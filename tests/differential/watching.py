@@ -107,7 +107,7 @@ class Watch:
         kube, ours = self.kube.seen(), self.ours.seen()
         if self.kube.progress and self.ours.progress:
             for found, stream in ((kube, self.kube), (ours, self.ours)):
-                found["progress"] = common(stream.progress[0], stream.side)
+                found["progress"] = _versionless(common(stream.progress[0], stream.side))
                 _columns(found["progress"])
         return kube, ours
 
@@ -178,6 +178,16 @@ async def _settled(watches: Sequence[Watch], until: Callable[[Watch], bool]) -> 
         elif clock.monotonic() - changed > _QUIET and all(map(until, watches)):
             return
         await clock.sleep(0.05)
+
+
+def _versionless(value: Any) -> Any:
+    """Leave the versions out: each server tells its progress by its own clock."""
+    if isinstance(value, dict):
+        return {
+            key: "a version" if key == "resourceVersion" else _versionless(one)
+            for key, one in value.items()
+        }
+    return [_versionless(one) for one in value] if isinstance(value, list) else value
 
 
 def _columns(event: Any) -> Any:
