@@ -69,6 +69,10 @@ pytestmark.append(pytest.mark.usefixtures("had"))
 def test_a_client_sees_each_change_once_and_in_order(
     name: str, client: str, scope: str, period: Period
 ) -> None:  # LW-131, LW-132, LW-135, LW-139
+    """LW C-81 is this of `py-watch`, C-82 of `node-informer`, C-83 of the informers of client-go.
+
+    Each over three ends of its watch by the server's own time; C-83 with the detector on.
+    """
     told = period.told[client]
     if client in MERGES:
         judging.rising(judging.seen_of(told), period.states(scope))
@@ -114,6 +118,8 @@ def test_an_informer_seldom_lists_again(client: str, period: Period) -> None:  #
 @pytest.mark.parametrize("client", list(PROGRAM))
 def test_only_the_restart_is_an_error(client: str, period: Period) -> None:  # LW-144, LW-147
     """None before it, and then what a stopping or starting server tells: 429, 503, no connection.
+
+    So no exception and no error callback at the ends of watches (LW C-81, C-82).
 
     A server that begins answers 429 with Retry-After until it has loaded (AS-096), which every
     client here gets over.
@@ -162,7 +168,7 @@ def test_discovery_finds_attempts(client: str, period: Period) -> None:  # LW-03
 
 
 @pytest.mark.parametrize("name", list(WANTED))
-def test_a_program_ends_as_asked(name: str, period: Period) -> None:
+def test_a_program_ends_as_asked(name: str, period: Period) -> None:  # LW C-83: no panic
     one = period.programs[name]
 
     assert one.code == 0, one.errors()
