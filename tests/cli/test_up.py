@@ -89,8 +89,8 @@ def test_submit_waits_follows_and_tells_success(up: Up) -> None:  # SC-801
     other = up.nodus("submit", "-f", "-", stdin=job("fine", "exit 1"), check=False)
     assert other.exit_code == 2  # SC-802
     assert other.stderr == (
-        "Error: job/fine: it exists with another spec: submit this one under another name, or"
-        " delete it first.\n"
+        "Error: job/fine: it exists with another spec, and it has succeeded: submit this one"
+        " under another name, or delete it first.\n"
     )
     ended = up.nodus("stop", "fine", check=False)
     assert ended.stderr == "Error: job/fine: it has succeeded already.\n"

@@ -132,9 +132,11 @@ async def _resubmit(edit: WorkloadEdit, workload: Workload, spec: Mapping[str, A
     standing = {name: value for name, value in workload.spec.items() if name not in MUTABLE}
     active = workload.state in (WorkloadState.ACTIVE, WorkloadState.SUSPENDED)
     if fixed != standing or not active or not _limits_only_rise(workload.spec, spec):
+        also = "" if active else f", and {_is(workload)}"
         return (
             Applied.ALREADY_EXISTS,
-            "it exists with another spec: submit this one under another name, or delete it first",
+            f"it exists with another spec{also}: submit this one under another name, or delete"
+            " it first",
         )
     await edit.put(replace(workload, spec=spec))
     await _give_more_time(edit, workload, spec)
