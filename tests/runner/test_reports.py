@@ -40,6 +40,7 @@ async def test_a_life_is_reported_in_order(bench: Bench) -> None:  # SC-641
         "exitCode": 3,
         "signal": None,
         "oom": False,
+        "restoreBytes": None,
         "error": None,
         "message": "",
     }
