@@ -132,6 +132,48 @@ async def test_old_and_altered_tokens(wire: Wire) -> None:  # field case A26
     assert len(names(await wire.ask(N, {"continue": meta(pruned)["continue"]}))) == 7
 
 
+async def test_documents_in_json_or_not_at_all(wire: Wire) -> None:  # field case A09
+    protobuf = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+    index = (await wire.ask("/openapi/v3")).json()["paths"]
+    urls = [path["serverRelativeURL"] for path in index.values()]
+    assert urls
+    for target in ("/openapi/v2", "/openapi/v3", *urls):
+        found = await wire.ask(target, accept="application/json")
+        both = await wire.ask(target, accept=f"{protobuf},application/json")
+        again = await wire.ask(target, if_none_match=found.headers["etag"])
+        assert (await wire.refusal(target, accept=protobuf))[:2] == (406, "NotAcceptable")
+        assert found.headers["content-type"] == both.headers["content-type"] == "application/json"
+        assert found.json() == both.json()
+        assert (again.status_code, again.content) == (304, b"")
+
+
+async def test_metadata_alone_for_who_prefers_protobuf(wire: Wire) -> None:  # field case A16
+    def accept(kind: str) -> str:
+        form = f"as={kind};g=meta.k8s.io;v=v1"
+        return (
+            f"application/vnd.kubernetes.protobuf;{form},application/json;{form},application/json"
+        )
+
+    listed = await wire.ask(N, {"limit": "5"}, accept=accept("PartialObjectMetadataList"))
+    rest = await wire.ask(
+        N,
+        {"limit": "50", "continue": meta(listed)["continue"]},
+        accept=accept("PartialObjectMetadataList"),
+    )
+    one = await wire.ask(f"{N}/train-0-e1", accept=accept("PartialObjectMetadata"))
+    async with wire.watch({}, accept=accept("PartialObjectMetadata")) as lines:
+        events = await lines.events(12)
+
+    assert listed.headers["content-type"] == "application/json"
+    assert listed.json()["kind"] == "PartialObjectMetadataList"
+    items = [*listed.json()["items"], *rest.json()["items"]]
+    objects = [*items, one.json(), *(event["object"] for event in events)]
+    assert len(items) == 12
+    for found in objects:
+        assert (found["kind"], found["apiVersion"]) == ("PartialObjectMetadata", "meta.k8s.io/v1")
+        assert sorted(found) == ["apiVersion", "kind", "metadata"]
+
+
 @pytest.mark.parametrize(
     "target",
     [*STATIC, "/api", "/api/v1", "/api/v1/namespaces", "/healthz", "/docs/errors", N, A,
