@@ -181,12 +181,14 @@ async def test_a_migration_under_a_running_server(site: Site, tmp_path: Path) ->
         head = since
         for change in changes:
             await commits(site, 2)
-            before = len(statuses)
+            answers, ends = len(statuses) + 10, len(streams) + 2
             await change
             head = await commits(site, 2)
             await until(
-                lambda before=before: len(statuses) >= before + 10,  # type: ignore[misc]
-                lambda: "answers after a change of the schema",
+                lambda answers=answers, ends=ends: (  # type: ignore[misc]
+                    len(statuses) >= answers and len(streams) >= ends
+                ),
+                lambda: "answers, and watches that ended, after a change of the schema",
             )
         await all_told(site, told, since, head)
 
