@@ -7,7 +7,7 @@ import asyncio
 import json
 import ssl
 from base64 import b64decode
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,11 +17,14 @@ from urllib.parse import quote, urlencode, urlsplit
 import yaml
 
 from nodus_api.cli.errors import Refused
+from nodus_api.tasks import spawn
 from nodus_api.tls import client_context
 
 ATTEMPTS = "/apis/nodus.dev/v1/namespaces/{}/attempts"
 _CONNECT_SECONDS = 10.0
+_HANDSHAKE_SECONDS = 1.0
 _LIMIT = 4 * 1024 * 1024
+_Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class ApiUnreachable(Exception):
@@ -103,9 +106,8 @@ class ApiClient:
         host, port = parts.hostname or "localhost", parts.port or 443
         target = quote(path, safe="/") + (f"?{urlencode(query)}" if query else "")
         try:
-            reader, writer = await asyncio.wait_for(
-                asyncio.open_connection(host, port, ssl=self.context, limit=_LIMIT),
-                _CONNECT_SECONDS,
+            reader, writer = await _connected(
+                asyncio.open_connection(host, port, ssl=self.context, limit=_LIMIT)
             )
         except (OSError, TimeoutError) as error:
             raise ApiUnreachable(
@@ -125,6 +127,27 @@ class ApiClient:
             raise ApiUnreachable(f"{self.server} went away ({type(error).__name__}).") from error
         finally:
             writer.transport.abort()
+
+
+async def _connected(opening: Coroutine[Any, Any, _Streams]) -> _Streams:
+    """Return the connection; raise TimeoutError if it takes too long.
+
+    A handshake that is cut off may end all the same, and uvloop then logs an error: whoever is
+    cancelled waits for it, for a second at most.
+    """
+    task = spawn("connection", opening)
+    try:
+        await asyncio.wait((task,), timeout=_CONNECT_SECONDS)
+    except asyncio.CancelledError:
+        await asyncio.wait((task,), timeout=_HANDSHAKE_SECONDS)
+        if task.done() and not task.cancelled() and task.exception() is None:
+            task.result()[1].transport.abort()
+        raise
+    finally:
+        task.cancel()
+    if not task.done():
+        raise TimeoutError
+    return task.result()
 
 
 async def _head(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]:
