@@ -184,7 +184,7 @@ async def test_a_connection_that_is_gone_is_asked_nothing(one: Served) -> None: 
         peer = connection.app_state[STATE_KEY]
         before = peer.acknowledged()
     await until(lambda: not one.server.server_state.connections)
-    peer.bound_buffer()
+    peer.begin_stream()
 
     assert before is not None
     assert peer.acknowledged() is None
