@@ -1,5 +1,6 @@
 """Paths, methods and headers, by the conformance cases of list-watch.md."""
 
+import logging
 from typing import Any
 from uuid import UUID
 
@@ -154,12 +155,30 @@ async def test_the_audit_id_is_echoed_once(replica: Replica) -> None:  # LW C-15
     assert got.header_names.count("audit-id") == 1
 
 
-async def test_an_odd_audit_id_is_no_request_id(replica: Replica) -> None:  # AS-100
-    got = await replica.admin.get(f"{N}/nope", audit_id='a"<b>')
+async def test_an_odd_audit_id_is_no_request_id(
+    replica: Replica, caplog: pytest.LogCaptureFixture
+) -> None:  # AS-100
+    with caplog.at_level(logging.INFO):
+        got = await replica.admin.get(f"{N}/nope", audit_id='a"<b>' + "c" * 100)
 
-    assert got.headers["audit-id"] == 'a"<b>'
+    assert got.headers["audit-id"] == 'a"<b>' + "c" * 100
     made = status_of(got)["requestId"]
     assert str(UUID(made)) == made
+    [line] = [vars(one) for one in caplog.records if one.message == "request"]
+    assert (line["request_id"], line["audit_id"]) == (made, ('a"<b>' + "c" * 100)[:64])
+
+
+@pytest.mark.parametrize("given", [{}, {"audit_id": "abc"}])
+async def test_an_error_is_found_in_the_log_by_its_request_id(
+    replica: Replica, caplog: pytest.LogCaptureFixture, given: dict[str, str]
+) -> None:  # LW-202
+    with caplog.at_level(logging.INFO):
+        got = await replica.admin.get(f"{N}/nope", **given)
+
+    [line] = [vars(one) for one in caplog.records if one.message == "request"]
+    assert line["request_id"] == status_of(got)["requestId"] == got.headers["audit-id"]
+    assert line["code"] == 404
+    assert "audit_id" not in line  # it is the request's id
 
 
 @pytest.mark.parametrize("method", ["POST", "DELETE", "PUT"])

@@ -39,6 +39,7 @@ from nodus_api.metav1.status import StatusDetails
 Handler = Callable[[Request, Receive, Send], Awaitable[None]]
 
 LONG_REQUEST_SECONDS = 1.0
+MOST_ID = 64
 _PLAIN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 _REFUSED = {resource.ATTEMPTS: resource.read_only, NAMESPACES: read_only}
@@ -113,7 +114,7 @@ class Chain:
         if not given:
             made = str(self._new_id())
             return made, made
-        cut = given[:64]
+        cut = given[:MOST_ID]
         return given, cut if _PLAIN_ID.fullmatch(cut) else str(self._new_id())
 
     def _request(self, scope: Scope, audit_id: str, request_id: str) -> Request:
@@ -281,10 +282,15 @@ class _Response:
 
 
 def _log_fields(request: Request) -> dict[str, object]:
-    """Return the fields of a log line; never a token, a query or a client's identity headers."""
+    """Return the fields of a log line; never a token, a query or a client's identity headers.
+
+    The client's own Audit-ID stands beside a request id that could not be made of it (AS-100).
+    """
     info = request.info
+    given = request.audit_id[:MOST_ID]
     return {
         "request_id": request.request_id,
+        **({} if given == request.request_id else {"audit_id": given}),
         "verb": info.verb,
         "resource": str(info.resource or ""),
         "project": info.namespace,

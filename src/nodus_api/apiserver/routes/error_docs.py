@@ -19,9 +19,7 @@ def error_doc_routes() -> APIRouter:
 
     @router.get("/docs/errors", name="errorIndex")
     async def index(request: ChainRequest) -> AnswerResponse:
-        page = error_docs.index(
-            html=prefers_html(request.header(b"accept")), registries=PAGES
-        )
+        page = error_docs.index(html=prefers_html(request.header(b"accept")), registries=PAGES)
         return AnswerResponse(_answer(page), request)
 
     @router.get("/docs/errors/{code}", name="errorPage")
