@@ -9,12 +9,13 @@ import pytest
 from tests.apiserver.conftest import A, N, Replica, T, names
 
 FIXES = {
-    "create": "nodus submit -f FILE",
-    "update": "nodus scale OWNER N",
-    "patch": "nodus scale OWNER N",
-    "deletecollection": "nodus stop OWNER",
+    "create": "nodus submit -f FILE{project}`",
+    "update": "nodus scale OWNER N{project}`",
+    "patch": "nodus scale OWNER N{project}`",
+    "deletecollection": "nodus stop OWNER{project}`",
     "options": "nodus submit",
 }
+V1 = "/apis/nodus.dev/v1"
 WORDS = {"POST": "create", "PUT": "update", "PATCH": "patch", "OPTIONS": "options"}
 
 
@@ -82,7 +83,20 @@ async def test_nothing_is_written_in_a_collection(
     )
     assert found["details"] == {"group": "nodus.dev", "kind": "attempts"}
     assert got.headers["allow"] == "GET, HEAD"
-    assert FIXES[word] in found["fix"]  # LW-202: made for this request
+    project = " -n example" if target == N else ""
+    assert FIXES[word].format(project=project) in found["fix"]  # LW-202: made for this request
+
+
+async def test_a_fix_can_be_run_as_it_is_told(replica: Replica) -> None:  # LW-202
+    """Whatever the request's path holds: a shell must read one word where one is meant."""
+    project = f"{V1}/namespaces/a;reboot/attempts"
+    missing = status_of(await replica.admin.get(f"{project}/x"))
+    written = status_of(await replica.admin.request("DELETE", f"{project}/x"))
+    refused = status_of(await replica.alice.get(project))
+
+    assert missing["fix"].endswith("`kubectl get attempts -n 'a;reboot'`.")
+    assert "`nodus stop OWNER -n 'a;reboot'`" in written["fix"]
+    assert "`nodus project add-member 'a;reboot' --user alice`" in refused["fix"]
 
 
 @pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE"])

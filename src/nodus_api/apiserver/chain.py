@@ -27,6 +27,7 @@ from nodus_api.attempts import resource
 from nodus_api.clock import Clock
 from nodus_api.metav1.errors import (
     APIError,
+    GroupResource,
     InternalError,
     NotFound,
     RequestEntityTooLarge,
@@ -42,7 +43,10 @@ LONG_REQUEST_SECONDS = 1.0
 MOST_ID = 64
 _PLAIN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
-_REFUSED = {resource.ATTEMPTS: resource.read_only, NAMESPACES: read_only}
+_REFUSED: Mapping[GroupResource, Callable[[str, str], APIError]] = {
+    resource.ATTEMPTS: resource.read_only,
+    NAMESPACES: lambda verb, _: read_only(verb),
+}
 """How a write on a resource is answered: each with what does it instead (LW-010, LW-202)."""
 
 log = logging.getLogger(__name__)
@@ -216,7 +220,7 @@ class Chain:
             if info.resource.group == "" and not self._options.standalone:
                 raise NotFound.path()
             if not info.reads:
-                raise _REFUSED[info.resource](info.verb)
+                raise _REFUSED[info.resource](info.verb, info.namespace)
         elif not paths.exists(info.path, standalone=self._options.standalone):
             raise NotFound.path()
         elif method not in paths.methods(info.path):

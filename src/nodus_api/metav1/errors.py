@@ -5,6 +5,7 @@ and never empty; what a kubectl user must read stands in the message, since kube
 shows nothing else (LW-181).
 """
 
+import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from html import escape
@@ -70,7 +71,8 @@ class Forbidden(APIError):
             f"{quote(resource.resource)} in API group {quote(resource.group)} {where}"
         )
         fix = (
-            f"Ask an administrator for `nodus project add-member {namespace} --user {user}`."
+            "Ask an administrator for `nodus project add-member "
+            f"{shlex.quote(namespace)} --user {shlex.quote(user)}`."
             if namespace
             else "Ask for one project with `-n PROJECT`, or for membership in the group "
             "nodus:admins."
@@ -98,7 +100,7 @@ class NotFound(APIError):
     @classmethod
     def object(cls, resource: GroupResource, name: str, *, namespace: str = "") -> "NotFound":
         """Return the answer for a name that is not there (LW-003)."""
-        scope = f" -n {namespace}" if namespace else ""
+        scope = f" -n {shlex.quote(namespace)}" if namespace else ""
         return cls(
             f"{resource} {quote(name)} not found",
             fix=f"See which names exist: `kubectl get {resource.resource}{scope}`.",
