@@ -178,7 +178,9 @@ class Chain:
                 await self._guarded(request, receive, out)
         except TimeoutError:
             self._guards.metrics.termination(HTTPStatus.GATEWAY_TIMEOUT)
-            raise Timeout.deadline() from None
+            most = self._options.request_timeout
+            longest = int(most.total_seconds()) if limit < most else None
+            raise Timeout.deadline(longest=longest) from None
 
     def _check_size(self, request: Request) -> None:
         target = len(request.scope.get("raw_path") or b"") + len(request.scope["query_string"])
