@@ -1,6 +1,7 @@
 """The server on a real TLS socket: streams, ends, limits of a connection, the drain."""
 
 import asyncio
+import logging
 import signal
 import socket
 import ssl
@@ -138,6 +139,26 @@ async def test_what_is_not_http_is_a_status(one: Served, raw: bytes) -> None:  #
 
     assert (status, found["reason"], found["status"]) == (400, "BadRequest", "Failure")
     assert found["requestId"]
+
+
+@pytest.mark.parametrize(
+    ("raw", "code"),
+    [
+        (b"nonsense\r\n\r\n", 400),
+        (b"GET /livez HTTP/1.1\r\n\r\n", 400),
+        (request(N, "X: " + "a" * 300_000), 431),
+    ],
+    ids=["no-http", "no-host", "headers"],
+)
+async def test_what_is_refused_before_it_is_a_request_is_logged_too(
+    one: Served, raw: bytes, code: int, caplog: pytest.LogCaptureFixture
+) -> None:  # LW-202: the requestId that a client reports is found
+    with caplog.at_level(logging.INFO):
+        status, found = status_of(await one.exchange(raw))
+
+    lines = [vars(record) for record in caplog.records]
+    [line] = [line for line in lines if line.get("request_id") == found["requestId"]]
+    assert line["code"] == status == code
 
 
 @pytest.mark.parametrize(

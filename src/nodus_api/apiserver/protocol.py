@@ -234,6 +234,11 @@ class NodusProtocol(HttpToolsProtocol):
         )
         lines = [b"%b: %b\r\n" % header for header in headers]
         self.transport.write(b"".join((STATUS_LINE[int(error.http_status)], *lines, b"\r\n", body)))
+        # the chain never learns of it, and the requestId must be found all the same (LW-202)
+        log.info(
+            "request",
+            extra={"request_id": audit_id, "code": int(error.http_status), "cause": error.message},
+        )
         self.transport.close()
 
     # -- streams -------------------------------------------------------------------------------
