@@ -8,6 +8,7 @@ from tests.apiserver.conftest import Replica, replica_of, running
 
 from nodus_api.apiserver import ServerOptions
 from nodus_api.attempts.openapi import openapi_v3
+from nodus_api.attempts.reasons import PAGES, REASONS
 from nodus_api.metav1.codes import CODES
 
 D = "application/json;as=APIGroupDiscoveryList;v=v2;g=apidiscovery.k8s.io"
@@ -108,8 +109,10 @@ async def test_swagger(replica: Replica) -> None:  # LW-233
     assert refused.status == 406
 
 
-@pytest.mark.parametrize("code", sorted(CODES))
-async def test_every_code_has_its_page(replica: Replica, code: str) -> None:  # LW-202
+@pytest.mark.parametrize("code", sorted({code for codes in PAGES for code in codes}))
+async def test_every_code_has_its_page(
+    replica: Replica, code: str
+) -> None:  # LW-202; SC-011: of those inside an Attempt, too
     text = await replica.stranger.get(f"/docs/errors/{code}", accept="text/plain")
     html = await replica.stranger.get(f"/docs/errors/{code}", accept="text/html,*/*")
 
@@ -123,7 +126,14 @@ async def test_the_index_of_the_error_pages(replica: Replica) -> None:  # LW-202
     got = await replica.stranger.get("/docs/errors")
 
     assert got.status == 200
-    assert all(code.encode() in got.body for code in CODES)
+    assert all(f"\n{code}:\n".encode() in got.body for codes in PAGES for code in codes)
+
+
+async def test_a_word_with_two_meanings_is_told_with_both(replica: Replica) -> None:  # SC-011
+    got = await replica.stranger.get("/docs/errors/InternalError")
+
+    assert CODES["InternalError"].when.encode() in got.body
+    assert REASONS["InternalError"].when.encode() in got.body
 
 
 @pytest.mark.parametrize("path", ["/apis/nodus.dev", "/apis/nodus.dev/v1", "/api/v1", "/version"])

@@ -110,6 +110,17 @@ async def test_a_request_has_a_deadline(replica: Replica) -> None:  # AS-092, LW
 
     assert (got.status, body(got)["reason"]) == (504, "Timeout")
     assert body(got)["message"] == ("Timeout: request did not complete within the allotted timeout")
+    assert "more time with timeout=60s" in body(got)["fix"]
+
+
+@pytest.mark.parametrize("asked", ["", "&timeout=1h"])
+async def test_no_more_time_is_promised_than_there_is(asked: str) -> None:  # LW-020, LW-202
+    replica = replica_of(options=ServerOptions(request_timeout=timedelta(seconds=0.02)))
+    async with running(replica):
+        got = await replica.admin.get(f"{N}?resourceVersion={replica.rev + 9}{asked}")
+
+    assert (got.status, body(got)["reason"]) == (504, "Timeout")
+    assert body(got)["fix"] == "Ask for less with limit or a selector."
 
 
 @pytest.mark.parametrize("text", ["0", "0s", "32s", "1h", "1m30s", "1500ms", "-5s"])

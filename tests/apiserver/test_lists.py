@@ -514,3 +514,15 @@ async def test_a_replica_that_lags_reads_around_its_cache(replica: Replica) -> N
     assert body(one)["status"]["phase"] == "Failed"
     replica.log.lagging = False
     assert body(await replica.admin.get(N))["metadata"]["resourceVersion"] == str(rev)
+
+
+@pytest.mark.parametrize("key", ["labelSelector", "fieldSelector", "shardSelector"])
+async def test_a_token_is_good_for_its_own_selectors_alone(
+    replica: Replica, key: str
+) -> None:  # LW-116
+    half = "shardRange(object.metadata.uid,'0x0000000000000000','0x8000000000000000')"
+    chosen = {"labelSelector": "a", "fieldSelector": "spec.slot=0", "shardSelector": half}[key]
+    token = body(await replica.admin.get(f"{N}?limit=5"))["metadata"]["continue"]
+    got = await replica.admin.get(f"{N}?limit=5&continue={token}&{key}={chosen}")
+
+    assert (got.status, body(got)["message"].rpartition(": ")[2]) == (400, "checksum")

@@ -96,6 +96,26 @@ async def test_an_older_state_that_is_gone_is_410(replica: Replica) -> None:
     assert (got.status, body(got)["reason"]) == (410, "Expired")
 
 
+async def test_a_page_of_a_state_that_is_gone_tells_how_to_go_on(
+    replica: Replica,
+) -> None:  # LW-114, LW-115: as for attempts
+    replica.tables.project("more", START)
+    await changed(replica)
+    first = body(await replica.admin.get(f"{NS}?limit=1"))["metadata"]
+    for number in range(20):  # more views than are kept
+        replica.tables.project(f"new-{number}", START)
+        await changed(replica)
+    gone = await replica.admin.get(f"{NS}?limit=1&continue={first['continue']}")
+    fresh = body(gone)["metadata"]["continue"]
+    rest = body(await replica.admin.get(f"{NS}?continue={fresh}"))
+
+    assert (gone.status, body(gone)["reason"]) == (410, "Expired")
+    assert body(gone)["message"].startswith("The provided continue parameter is too old")
+    assert rest["items"][0]["metadata"]["name"] == "more"
+    assert len(rest["items"]) == 22
+    assert int(rest["metadata"]["resourceVersion"]) > int(first["resourceVersion"])
+
+
 async def test_a_watch_of_an_admin(replica: Replica) -> None:
     async with replica.admin.open("GET", f"{NS}?watch=1&allowWatchBookmarks=1") as stream:
         initial = await stream.events(3)

@@ -1,5 +1,7 @@
 """Of several things that are wrong the first in the order of LW-021 is told."""
 
+import re
+
 import orjson
 import pytest
 from tests.apiserver.conftest import N, Replica
@@ -74,3 +76,22 @@ async def test_a_form_that_does_not_fit_is_told_last(
     accept = f"application/json;as={kind};v=v1;g=meta.k8s.io"
 
     assert (await replica.alice.get(target, accept=accept)).status == status
+
+
+@pytest.mark.parametrize(
+    ("target", "asked", "right"),
+    [
+        (N, "PartialObjectMetadata", "PartialObjectMetadataList"),
+        (f"{N}/train-0-e1", "PartialObjectMetadataList", "PartialObjectMetadata"),
+    ],
+)
+async def test_a_form_that_does_not_fit_is_told_which_does(
+    replica: Replica, target: str, asked: str, right: str
+) -> None:  # LW-053, LW-202: what was asked for is metadata, so that is what the fix gives
+    accept = "application/json;as={};v=v1;g=meta.k8s.io"
+    refused = await replica.alice.get(target, accept=accept.format(asked))
+    [form] = re.findall("`Accept: (.*)`", orjson.loads(refused.body)["fix"])
+    got = await replica.alice.get(target, accept=form)
+
+    assert (refused.status, got.status) == (406, 200)
+    assert orjson.loads(got.body)["kind"] == right

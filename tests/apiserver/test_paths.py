@@ -1,5 +1,6 @@
 """Paths, methods and headers, by the conformance cases of list-watch.md."""
 
+import logging
 from typing import Any
 from uuid import UUID
 
@@ -8,12 +9,13 @@ import pytest
 from tests.apiserver.conftest import A, N, Replica, T, names
 
 FIXES = {
-    "create": "nodus submit -f FILE",
-    "update": "nodus scale OWNER N",
-    "patch": "nodus scale OWNER N",
-    "deletecollection": "nodus stop OWNER",
+    "create": "nodus submit -f FILE{project}`",
+    "update": "nodus scale OWNER N{project}`",
+    "patch": "nodus scale OWNER N{project}`",
+    "deletecollection": "nodus stop OWNER{project}`",
     "options": "nodus submit",
 }
+V1 = "/apis/nodus.dev/v1"
 WORDS = {"POST": "create", "PUT": "update", "PATCH": "patch", "OPTIONS": "options"}
 
 
@@ -81,7 +83,20 @@ async def test_nothing_is_written_in_a_collection(
     )
     assert found["details"] == {"group": "nodus.dev", "kind": "attempts"}
     assert got.headers["allow"] == "GET, HEAD"
-    assert FIXES[word] in found["fix"]  # LW-202: made for this request
+    project = " -n example" if target == N else ""
+    assert FIXES[word].format(project=project) in found["fix"]  # LW-202: made for this request
+
+
+async def test_a_fix_can_be_run_as_it_is_told(replica: Replica) -> None:  # LW-202
+    """Whatever the request's path holds: a shell must read one word where one is meant."""
+    project = f"{V1}/namespaces/a;reboot/attempts"
+    missing = status_of(await replica.admin.get(f"{project}/x"))
+    written = status_of(await replica.admin.request("DELETE", f"{project}/x"))
+    refused = status_of(await replica.alice.get(project))
+
+    assert missing["fix"].endswith("`kubectl get attempts -n 'a;reboot'`.")
+    assert "`nodus stop OWNER -n 'a;reboot'`" in written["fix"]
+    assert "`nodus project add-member 'a;reboot' --user alice`" in refused["fix"]
 
 
 @pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE"])
@@ -154,12 +169,30 @@ async def test_the_audit_id_is_echoed_once(replica: Replica) -> None:  # LW C-15
     assert got.header_names.count("audit-id") == 1
 
 
-async def test_an_odd_audit_id_is_no_request_id(replica: Replica) -> None:  # AS-100
-    got = await replica.admin.get(f"{N}/nope", audit_id='a"<b>')
+async def test_an_odd_audit_id_is_no_request_id(
+    replica: Replica, caplog: pytest.LogCaptureFixture
+) -> None:  # AS-100
+    with caplog.at_level(logging.INFO):
+        got = await replica.admin.get(f"{N}/nope", audit_id='a"<b>' + "c" * 100)
 
-    assert got.headers["audit-id"] == 'a"<b>'
+    assert got.headers["audit-id"] == 'a"<b>' + "c" * 100
     made = status_of(got)["requestId"]
     assert str(UUID(made)) == made
+    [line] = [vars(one) for one in caplog.records if one.message == "request"]
+    assert (line["request_id"], line["audit_id"]) == (made, ('a"<b>' + "c" * 100)[:64])
+
+
+@pytest.mark.parametrize("given", [{}, {"audit_id": "abc"}])
+async def test_an_error_is_found_in_the_log_by_its_request_id(
+    replica: Replica, caplog: pytest.LogCaptureFixture, given: dict[str, str]
+) -> None:  # LW-202
+    with caplog.at_level(logging.INFO):
+        got = await replica.admin.get(f"{N}/nope", **given)
+
+    [line] = [vars(one) for one in caplog.records if one.message == "request"]
+    assert line["request_id"] == status_of(got)["requestId"] == got.headers["audit-id"]
+    assert line["code"] == 404
+    assert "audit_id" not in line  # it is the request's id
 
 
 @pytest.mark.parametrize("method", ["POST", "DELETE", "PUT"])

@@ -1,6 +1,7 @@
 """The server on a real TLS socket: streams, ends, limits of a connection, the drain."""
 
 import asyncio
+import logging
 import signal
 import socket
 import ssl
@@ -141,6 +142,26 @@ async def test_what_is_not_http_is_a_status(one: Served, raw: bytes) -> None:  #
 
 
 @pytest.mark.parametrize(
+    ("raw", "code"),
+    [
+        (b"nonsense\r\n\r\n", 400),
+        (b"GET /livez HTTP/1.1\r\n\r\n", 400),
+        (request(N, "X: " + "a" * 300_000), 431),
+    ],
+    ids=["no-http", "no-host", "headers"],
+)
+async def test_what_is_refused_before_it_is_a_request_is_logged_too(
+    one: Served, raw: bytes, code: int, caplog: pytest.LogCaptureFixture
+) -> None:  # LW-202: the requestId that a client reports is found
+    with caplog.at_level(logging.INFO):
+        status, found = status_of(await one.exchange(raw))
+
+    lines = [vars(record) for record in caplog.records]
+    [line] = [line for line in lines if line.get("request_id") == found["requestId"]]
+    assert line["code"] == status == code
+
+
+@pytest.mark.parametrize(
     ("version", "hosts", "said"),
     [
         ("1.1", [], "missing required Host header"),
@@ -184,7 +205,7 @@ async def test_a_connection_that_is_gone_is_asked_nothing(one: Served) -> None: 
         peer = connection.app_state[STATE_KEY]
         before = peer.acknowledged()
     await until(lambda: not one.server.server_state.connections)
-    peer.bound_buffer()
+    peer.begin_stream()
 
     assert before is not None
     assert peer.acknowledged() is None

@@ -308,6 +308,26 @@ async def test_the_old_watch_paths(replica: Replica) -> None:  # LW-006
     )
 
 
+@pytest.mark.parametrize(
+    ("selector", "status"),
+    [
+        (r"metadata.name=a\,b", 200),
+        (r"metadata.name==a\=b", 200),
+        ("metadata.name=a/b", 200),
+        ("metadata.name=a,metadata.name=b", 200),
+        ("metadata.name=", 200),
+        ("metadata.name=a=b", 400),
+    ],
+)
+async def test_an_old_watch_path_without_a_name_takes_any_selector(
+    replica: Replica, selector: str, status: int
+) -> None:  # LW-006, LW-097
+    """The name that a selector pins is read by the selector's own grammar, not beside it."""
+    path = f"/apis/nodus.dev/v1/watch/attempts?fieldSelector={quote(selector)}"
+    async with replica.admin.open("GET", path) as stream:
+        assert stream.response.status == status
+
+
 async def test_resuming_misses_and_repeats_nothing(replica: Replica) -> None:  # LW-135
     seen: list[tuple[str, str, int]] = []
     rev = replica.rev

@@ -92,3 +92,19 @@ def test_an_error_has_the_fields_of_the_reference() -> None:  # LW-180, LW-182
         "metadata.shardInfo.selector reason requestId status",
         "string",
     ) | of_type("code details.retryAfterSeconds metadata.remainingItemCount", "integer")
+
+
+UNITS = {"Seconds": "second", "USD": "USD", "Hour": "hour", "hours": "hours", "Bytes": "bytes"}
+
+
+def test_every_quantity_is_described_with_its_unit() -> None:  # LW-238
+    quantities = [
+        (name, end, found["description"])
+        for schema in SCHEMAS.values()
+        for name, found in schema.get("properties", {}).items()
+        for end in UNITS
+        if name.endswith(end)
+    ]
+
+    assert len(quantities) >= 18
+    assert [one for one in quantities if UNITS[one[1]] not in one[2]] == []

@@ -49,6 +49,7 @@ EACH: dict[str, APIError] = {
     "server-timeout": errors.ServerTimeout("list", ATTEMPTS),
     "service-unavailable": errors.ServiceUnavailable.database(),
     "service-unavailable-uncached": errors.ServiceUnavailable.database(cached=False),
-    "timeout": errors.Timeout.deadline(),
+    "timeout": errors.Timeout.deadline(longest=60),
+    "timeout-longest": errors.Timeout.deadline(longest=None),
     "too-large-version": errors.Timeout.too_large(1000, 42),
 }

@@ -27,6 +27,7 @@ from nodus_api.attempts import resource
 from nodus_api.clock import Clock
 from nodus_api.metav1.errors import (
     APIError,
+    GroupResource,
     InternalError,
     NotFound,
     RequestEntityTooLarge,
@@ -39,9 +40,13 @@ from nodus_api.metav1.status import StatusDetails
 Handler = Callable[[Request, Receive, Send], Awaitable[None]]
 
 LONG_REQUEST_SECONDS = 1.0
+MOST_ID = 64
 _PLAIN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
-_REFUSED = {resource.ATTEMPTS: resource.read_only, NAMESPACES: read_only}
+_REFUSED: Mapping[GroupResource, Callable[[str, str], APIError]] = {
+    resource.ATTEMPTS: resource.read_only,
+    NAMESPACES: lambda verb, _: read_only(verb),
+}
 """How a write on a resource is answered: each with what does it instead (LW-010, LW-202)."""
 
 log = logging.getLogger(__name__)
@@ -113,7 +118,7 @@ class Chain:
         if not given:
             made = str(self._new_id())
             return made, made
-        cut = given[:64]
+        cut = given[:MOST_ID]
         return given, cut if _PLAIN_ID.fullmatch(cut) else str(self._new_id())
 
     def _request(self, scope: Scope, audit_id: str, request_id: str) -> Request:
@@ -173,7 +178,9 @@ class Chain:
                 await self._guarded(request, receive, out)
         except TimeoutError:
             self._guards.metrics.termination(HTTPStatus.GATEWAY_TIMEOUT)
-            raise Timeout.deadline() from None
+            most = self._options.request_timeout
+            longest = int(most.total_seconds()) if limit < most else None
+            raise Timeout.deadline(longest=longest) from None
 
     def _check_size(self, request: Request) -> None:
         target = len(request.scope.get("raw_path") or b"") + len(request.scope["query_string"])
@@ -215,7 +222,7 @@ class Chain:
             if info.resource.group == "" and not self._options.standalone:
                 raise NotFound.path()
             if not info.reads:
-                raise _REFUSED[info.resource](info.verb)
+                raise _REFUSED[info.resource](info.verb, info.namespace)
         elif not paths.exists(info.path, standalone=self._options.standalone):
             raise NotFound.path()
         elif method not in paths.methods(info.path):
@@ -281,10 +288,15 @@ class _Response:
 
 
 def _log_fields(request: Request) -> dict[str, object]:
-    """Return the fields of a log line; never a token, a query or a client's identity headers."""
+    """Return the fields of a log line; never a token, a query or a client's identity headers.
+
+    The client's own Audit-ID stands beside a request id that could not be made of it (AS-100).
+    """
     info = request.info
+    given = request.audit_id[:MOST_ID]
     return {
         "request_id": request.request_id,
+        **({} if given == request.request_id else {"audit_id": given}),
         "verb": info.verb,
         "resource": str(info.resource or ""),
         "project": info.namespace,

@@ -4,6 +4,7 @@ from nodus_api.apiserver.answers import Answer
 from nodus_api.apiserver.errors import CACHE_ERRORS, expired_list, of_cache
 from nodus_api.apiserver.reads import (
     ReadTools,
+    expired_token,
     including,
     list_answer,
     object_answer,
@@ -19,7 +20,7 @@ from nodus_api.attempts.resource import ATTEMPTS, GROUP_VERSION, RESOURCE
 from nodus_api.attempts.selectable import SUPPORTED
 from nodus_api.metav1 import continue_token
 from nodus_api.metav1.continue_token import Continuation, Seal
-from nodus_api.metav1.errors import APIError, Expired, NotFound
+from nodus_api.metav1.errors import NotFound
 from nodus_api.metav1.fields import NAME
 from nodus_api.metav1.list_options import ListOptions
 from nodus_api.metav1.objects import ListMeta
@@ -120,7 +121,7 @@ class AttemptReads:
         except StateTooOld as error:
             if not options.continue_ or seal is None:
                 raise
-            raise _expired_token(options, seal) from error
+            raise expired_token(options, seal) from error
 
     def _place(
         self, info: RequestInfo, options: ListOptions, seal: Seal | None
@@ -161,12 +162,3 @@ def _next_token(info: RequestInfo, page: Page, seal: Seal) -> str:
     return continue_token.encode(
         Continuation(rev=page.rev, name=last.name, namespace=namespace), seal
     )
-
-
-def _expired_token(options: ListOptions, seal: Seal) -> APIError:
-    """Return the 410 that hands out a token to go on with, inconsistently (LW-114)."""
-    token = continue_token.decode(options.continue_, seal)
-    fresh = Continuation(
-        rev=continue_token.INCONSISTENT, name=token.name, namespace=token.namespace
-    )
-    return Expired.continue_token(continue_token.encode(fresh, seal))

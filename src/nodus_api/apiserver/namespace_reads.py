@@ -20,6 +20,7 @@ from nodus_api.apiserver.namespace_watch import (
 )
 from nodus_api.apiserver.reads import (
     ReadTools,
+    expired_token,
     including,
     list_answer,
     object_answer,
@@ -92,7 +93,12 @@ class NamespaceReads:
         options = parse_options(request, namespaces.SUPPORTED_FIELDS)
         seal = self._seal(options) if options.limit or options.continue_ else None
         at, start = _place(options, seal)
-        view = await self._view(at)
+        try:
+            view = await self._view(at)
+        except StateTooOld as error:
+            if not options.continue_ or seal is None:
+                raise
+            raise expired_token(options, seal) from error
         found = [
             project
             for project in self._visible(view, _user(request), _chooser(options))

@@ -21,13 +21,14 @@ class Peer:
     """A connection's other end.
 
     `abort` closes the connection at once, without a clean end of what is being sent.
-    `bound_buffer` lets the kernel hold little of what is sent, for a stream that may stand still.
+    `begin_stream` readies it for an answer that may stand still: the kernel holds little of what is
+    sent, and the other end's leaving is noticed even if it has asked for something more.
     `acknowledged` returns how many bytes the other end has taken, None where that is not known.
     """
 
     address: str
     abort: Callable[[], None] = _nothing
-    bound_buffer: Callable[[], None] = _nothing
+    begin_stream: Callable[[], None] = _nothing
     acknowledged: Callable[[], int | None] = _unknown
 
 

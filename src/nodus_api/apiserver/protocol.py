@@ -15,7 +15,11 @@ from http import HTTPStatus
 from typing import Any
 
 from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import (
+    STATUS_LINE,
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
 from uvicorn.server import ServerState
 
 from nodus_api.apiserver.app import ApiServer
@@ -59,6 +63,9 @@ class NodusProtocol(HttpToolsProtocol):
         self._unread = 0  # bytes of a body that came after its answer
         self._timer: asyncio.TimerHandle | None = None
         self._lost = False
+        self._answered: RequestResponseCycle | None = None  # the one whose answer is under way
+        self._streams = False
+        self._behind_stream = 0  # bytes that came while a stream was under way
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
         """Note the peer, and wait for the first request."""
@@ -71,7 +78,7 @@ class NodusProtocol(HttpToolsProtocol):
             STATE_KEY: Peer(
                 address=address,
                 abort=transport.abort,
-                bound_buffer=lambda: _bound_buffer(sock),
+                begin_stream=lambda: self._begin_stream(sock),
                 acknowledged=lambda: _acknowledged(sock),
             ),
         }
@@ -84,13 +91,24 @@ class NodusProtocol(HttpToolsProtocol):
         """Forget the connection."""
         self._lost = True
         self._disarm_timer()
+        if self._answered is not None and not self._answered.response_complete:
+            # uvicorn tells the request that was read last, which may wait behind this one
+            self._answered.disconnected = True
+            self._answered.message_event.set()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Read on, within the bounds of a header block (AS-089)."""
+        """Read on, within the bounds of a header block (AS-089), and of what a stream delays."""
+        if self._streams:
+            self._behind_stream += len(data)
+            if self._behind_stream > self._most_behind_stream:
+                self.transport.abort()
+                return
         if self._in_headers:
             self._header_bytes += len(data)
         super().data_received(data)
+        if self._streams:
+            self.flow.resume_reading()
         if self._in_headers and self._header_bytes > self._server.options.max_header_bytes:
             self._refuse_headers()
 
@@ -121,6 +139,8 @@ class NodusProtocol(HttpToolsProtocol):
             self._refuse_url()
             raise _Refused
         super().on_headers_complete()
+        if not self.pipeline:
+            self._answered = self.cycle
         if self.parser.get_http_version() == "1.0":
             # before the request's task runs for the first time
             self.cycle.send = UnframedSend(self.cycle)  # type: ignore[assignment,method-assign]
@@ -139,6 +159,14 @@ class NodusProtocol(HttpToolsProtocol):
         """End a request."""
         super().on_message_complete()
         self._disarm_timer()
+
+    def on_response_complete(self) -> None:
+        """Go on with the request that waits, if one does."""
+        self._streams = False
+        following = self.pipeline[-1][0] if self.pipeline else None
+        super().on_response_complete()
+        if following is not None:
+            self._answered = following
 
     def send_400_response(self, msg: str) -> None:
         """Answer what is not HTTP by a Status (LW-201)."""
@@ -206,7 +234,30 @@ class NodusProtocol(HttpToolsProtocol):
         )
         lines = [b"%b: %b\r\n" % header for header in headers]
         self.transport.write(b"".join((STATUS_LINE[int(error.http_status)], *lines, b"\r\n", body)))
+        # the chain never learns of it, and the requestId must be found all the same (LW-202)
+        log.info(
+            "request",
+            extra={"request_id": audit_id, "code": int(error.http_status), "cause": error.message},
+        )
         self.transport.close()
+
+    # -- streams -------------------------------------------------------------------------------
+
+    @property
+    def _most_behind_stream(self) -> int:
+        """So many bytes may come while a stream is under way: one more request's."""
+        return self._server.options.max_header_bytes + self._server.options.max_body_bytes
+
+    def _begin_stream(self, sock: socket.socket | None) -> None:
+        """Ready the connection for an answer that may stand still for an hour.
+
+        uvicorn stops reading while a request waits behind another: then nothing would tell that
+        the client left (LW-148), so it is read on, up to a limit.
+        """
+        _bound_buffer(sock)
+        self._streams = True
+        self._behind_stream = 0
+        self.flow.resume_reading()
 
     # -- timer (AS-090) ------------------------------------------------------------------------
 

@@ -16,7 +16,9 @@ from nodus_api.apiserver.request import Request
 from nodus_api.apiserver.streaming import StreamTimes, WatchSource, WatchStream
 from nodus_api.apiserver.watches import RunningWatches
 from nodus_api.clock import Clock, give_way
-from nodus_api.metav1.errors import BadRequest
+from nodus_api.metav1 import continue_token
+from nodus_api.metav1.continue_token import Continuation, Seal
+from nodus_api.metav1.errors import BadRequest, Expired
 from nodus_api.metav1.golang import quote
 from nodus_api.metav1.list_options import ListOptions
 from nodus_api.metav1.negotiation import Form, negotiate
@@ -95,6 +97,15 @@ def shard_info(options: ListOptions) -> ShardInfo | None:
     """Return what tells a client that its shardSelector was honoured (LW-166)."""
     shards = options.shard_selector
     return None if shards is None else ShardInfo(selector=str(shards))
+
+
+def expired_token(options: ListOptions, seal: Seal) -> Expired:
+    """Return the 410 that hands out a token to go on with, inconsistently (LW-114)."""
+    token = continue_token.decode(options.continue_, seal)
+    fresh = Continuation(
+        rev=continue_token.INCONSISTENT, name=token.name, namespace=token.namespace
+    )
+    return Expired.continue_token(continue_token.encode(fresh, seal))
 
 
 def wants_indent(request: Request) -> bool:

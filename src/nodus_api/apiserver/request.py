@@ -12,8 +12,10 @@ from urllib.parse import unquote
 
 from nodus_api.apiserver.identity import User
 from nodus_api.attempts.resource import ATTEMPTS, GROUP, RESOURCE, VERSION
-from nodus_api.metav1.errors import GroupResource
+from nodus_api.metav1 import fields
+from nodus_api.metav1.errors import BadRequest, GroupResource
 from nodus_api.metav1.fields import NAME
+from nodus_api.metav1.list_options import MAX_SELECTOR_BYTES
 from nodus_api.metav1.namespaces import NAMESPACES
 from nodus_api.metav1.query import boolean
 
@@ -207,9 +209,16 @@ def _verb_of_path(method: str) -> str:
 
 
 def _selected_name(query: Mapping[str, str]) -> str:
-    """Return the name that a field selector pins, for authorisation (AS-048)."""
-    for term in query.get("fieldSelector", "").split(","):
-        field_name, _, value = term.partition("=")
-        if field_name == NAME:
-            return value.removeprefix("=")
-    return ""
+    """Return the name that a field selector pins, for authorisation (AS-048).
+
+    Empty for a selector that cannot be read, which is refused later (LW-082), and for a value that
+    is no segment of a path: kube-apiserver takes neither for a name.
+    """
+    text = query.get("fieldSelector", "")
+    if NAME not in text or len(text) > MAX_SELECTOR_BYTES:
+        return ""
+    try:
+        name = fields.parse(text).exact(NAME) or ""
+    except BadRequest:
+        return ""
+    return "" if name in (".", "..") or "/" in name or "%" in name else name

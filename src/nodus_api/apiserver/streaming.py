@@ -261,7 +261,7 @@ class _Writer:
 
     async def start(self) -> None:
         """Send status and headers at once, before any event (LW-121)."""
-        peer_of(self._request.scope).bound_buffer()
+        peer_of(self._request.scope).begin_stream()
         await self._send(
             {
                 "type": "http.response.start",

@@ -1,5 +1,7 @@
 """The Attempt resource: its names, verbs and place in the API (LW-030 to LW-033)."""
 
+import shlex
+
 from nodus_api.metav1.discovery import APIResource
 from nodus_api.metav1.errors import GroupResource, MethodNotAllowed
 
@@ -32,14 +34,17 @@ API_RESOURCE = APIResource(
 """What discovery tells of attempts."""
 
 _INSTEAD = {
-    "create": "Submit a workload, whose Attempts follow: `nodus submit -f FILE`.",
-    "update": "Change the owner, not the Attempt: `nodus submit -f FILE` or `nodus scale OWNER N`.",
-    "patch": "Change the owner, not the Attempt: `nodus submit -f FILE` or `nodus scale OWNER N`.",
-    "delete": "Stop the owner instead: `nodus stop OWNER`.",
-    "deletecollection": "Stop each owner instead: `nodus stop OWNER`.",
+    "create": "Submit a workload, whose Attempts follow: `nodus submit -f FILE{project}`.",
+    "update": "Change the owner, not the Attempt: `nodus submit -f FILE{project}` or "
+    "`nodus scale OWNER N{project}`.",
+    "patch": "Change the owner, not the Attempt: `nodus submit -f FILE{project}` or "
+    "`nodus scale OWNER N{project}`.",
+    "delete": "Stop the owner instead: `nodus stop OWNER{project}`.",
+    "deletecollection": "Stop each owner instead: `nodus stop OWNER{project}`.",
 }
 
 
-def read_only(verb: str) -> MethodNotAllowed:
-    """Return the answer to a write on attempts, with the command that does it (LW-010)."""
-    return MethodNotAllowed(verb, ATTEMPTS, fix=_INSTEAD.get(verb, ""))
+def read_only(verb: str, namespace: str = "") -> MethodNotAllowed:
+    """Return the answer to a write on attempts, with the command that does it (LW-010, LW-202)."""
+    project = f" -n {shlex.quote(namespace)}" if namespace else ""
+    return MethodNotAllowed(verb, ATTEMPTS, fix=_INSTEAD.get(verb, "").format(project=project))

@@ -227,7 +227,8 @@ class AttemptTimings(WireObject):
     restore_seconds: Int64 | None = Field(
         None,
         alias="restoreSeconds",
-        description="The same as bootSeconds, restoring included, for an Attempt that resumed.",
+        description="The same as bootSeconds for an Attempt that resumed, restoring included, in "
+        "seconds.",
     )
     teardown_seconds: Int64 | None = Field(
         None,

@@ -5,6 +5,7 @@ and never empty; what a kubectl user must read stands in the message, since kube
 shows nothing else (LW-181).
 """
 
+import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from html import escape
@@ -70,7 +71,8 @@ class Forbidden(APIError):
             f"{quote(resource.resource)} in API group {quote(resource.group)} {where}"
         )
         fix = (
-            f"Ask an administrator for `nodus project add-member {namespace} --user {user}`."
+            "Ask an administrator for `nodus project add-member "
+            f"{shlex.quote(namespace)} --user {shlex.quote(user)}`."
             if namespace
             else "Ask for one project with `-n PROJECT`, or for membership in the group "
             "nodus:admins."
@@ -98,7 +100,7 @@ class NotFound(APIError):
     @classmethod
     def object(cls, resource: GroupResource, name: str, *, namespace: str = "") -> "NotFound":
         """Return the answer for a name that is not there (LW-003)."""
-        scope = f" -n {namespace}" if namespace else ""
+        scope = f" -n {shlex.quote(namespace)}" if namespace else ""
         return cls(
             f"{resource} {quote(name)} not found",
             fix=f"See which names exist: `kubectl get {resource.resource}{scope}`.",
@@ -131,15 +133,21 @@ class MethodNotAllowed(APIError):
 
 
 class NotAcceptable(APIError):
-    """The Accept header fits no form of the answer: HTTP 406 (LW-053, LW-055)."""
+    """The Accept header fits no form of the answer: HTTP 406 (LW-053, LW-055).
+
+    `form` is the one to ask for in its place.
+    """
 
     code = HTTPStatus.NOT_ACCEPTABLE
     reason = "NotAcceptable"
 
     def __init__(
-        self, message: str = "only the following media types are accepted: application/json"
+        self,
+        message: str = "only the following media types are accepted: application/json",
+        *,
+        form: str = "application/json",
     ) -> None:
-        super().__init__(message, fix="Send `Accept: application/json`.")
+        super().__init__(message, fix=f"Send `Accept: {form}`.")
 
 
 class Conflict(APIError):
@@ -365,11 +373,17 @@ class Timeout(APIError):
     reason = "Timeout"
 
     @classmethod
-    def deadline(cls) -> "Timeout":
-        """Return the answer to a request that outlasts its time (LW-020, AS-092)."""
+    def deadline(cls, *, longest: int | None) -> "Timeout":
+        """Return the answer to a request that outlasts its time (LW-020, AS-092).
+
+        `longest` is how many seconds it may ask for, None where it had them.
+        """
+        less = "with limit or a selector."
         return cls(
             "Timeout: request did not complete within the allotted timeout",
-            fix="Give it more time with timeout=60s, or ask for less with limit or a selector.",
+            fix=f"Ask for less {less}"
+            if longest is None
+            else f"Give it more time with timeout={longest}s, or ask for less {less}",
         )
 
     @classmethod
@@ -378,7 +392,7 @@ class Timeout(APIError):
         cause = StatusCause(reason="ResourceVersionTooLarge", message="Too large resource version")
         return cls(
             f"Timeout: Too large resource version: {requested}, current: {current}",
-            fix="Repeat the request in 1 s, or list without resourceVersion.",
+            fix="Repeat the request in 1 s, or leave resourceVersion out.",
             details=StatusDetails(causes=(cause,)),
             retry_after=1,
         )

@@ -39,7 +39,9 @@ class Representation:
         """Return this, for a list. Raises NotAcceptable for the form of one object (LW-053)."""
         if self.form is Form.PARTIAL:
             raise NotAcceptable(
-                f"you requested {self.form.value}, but the requested object is a list ({list_kind})"
+                f"you requested {self.form.value}, but the requested object is a list "
+                f"({list_kind})",
+                form=self._metadata(Form.PARTIAL_LIST),
             )
         return self
 
@@ -47,7 +49,8 @@ class Representation:
         """Return this, for one object. Raises NotAcceptable for the form of a list (LW-053)."""
         if self.form is Form.PARTIAL_LIST:
             raise NotAcceptable(
-                f"you requested {self.form.value}, but the requested object is not a list ({kind})"
+                f"you requested {self.form.value}, but the requested object is not a list ({kind})",
+                form=self._metadata(Form.PARTIAL),
             )
         return self
 
@@ -56,6 +59,10 @@ class Representation:
         if self.form is Form.PARTIAL_LIST:
             return Representation(form=Form.PARTIAL, version=self.version)
         return self
+
+    def _metadata(self, form: Form) -> str:
+        """Return the media type of metadata in this version."""
+        return f"{JSON};as={form.value};v={self.version};g=meta.k8s.io"
 
 
 PLAIN = Representation()

@@ -1,9 +1,13 @@
-"""The pages that `docs` of a Status leads to; the only ones that are ever HTML (LW-202)."""
+"""The pages that `docs` of a Status leads to; the only ones that are ever HTML (LW-202).
+
+The codes inside an Attempt have theirs, too: whoever reads one finds its meaning there (SC-011).
+"""
 
 from fastapi import APIRouter
 
 from nodus_api.apiserver.answers import BodyAnswer
 from nodus_api.apiserver.dependencies import AnswerResponse, ChainRequest
+from nodus_api.attempts.reasons import PAGES
 from nodus_api.metav1 import error_docs
 from nodus_api.metav1.errors import NotFound
 from nodus_api.metav1.negotiation import prefers_html
@@ -15,12 +19,14 @@ def error_doc_routes() -> APIRouter:
 
     @router.get("/docs/errors", name="errorIndex")
     async def index(request: ChainRequest) -> AnswerResponse:
-        page = error_docs.index(html=prefers_html(request.header(b"accept")))
+        page = error_docs.index(html=prefers_html(request.header(b"accept")), registries=PAGES)
         return AnswerResponse(_answer(page), request)
 
     @router.get("/docs/errors/{code}", name="errorPage")
     async def page(request: ChainRequest, code: str) -> AnswerResponse:
-        found = error_docs.page(code, html=prefers_html(request.header(b"accept")))
+        found = error_docs.page(
+            code, html=prefers_html(request.header(b"accept")), registries=PAGES
+        )
         if found is None:
             raise NotFound.path()
         return AnswerResponse(_answer(found), request)
