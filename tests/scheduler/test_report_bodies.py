@@ -85,3 +85,4 @@ def test_unknown_fields_of_a_newer_runner_are_left_out() -> None:
 def test_texts_hold_at_most_a_kibibyte_and_no_nul() -> None:
     said = report("exited", message="\0" + "\u00e9" * 2000, error="a\0b")
     assert said == {"message": "\u00e9" * 512, "error": "ab"}
+    assert report("exited", message="a\x1b[2J\nb") == {"message": "a [2J b"}

@@ -24,6 +24,7 @@ from nodus_api.scheduler.context import LoopContext
 from nodus_api.scheduler.drilling import as_drilled
 from nodus_api.scheduler.ganging import save_together
 from nodus_api.scheduler.metrics import LoopMetrics
+from nodus_api.scheduler.report_bodies import kept_text
 from nodus_api.scheduler.settling import ranks_with
 from nodus_api.scheduler.told_times import possible
 from nodus_api.storage import due
@@ -90,7 +91,7 @@ class Ending:
             stopped=record.stop_age is not None,
             restored=record.restored_bytes,
             error=record.error,
-            message=record.message,
+            message=kept_text(record.message),
         )
 
 

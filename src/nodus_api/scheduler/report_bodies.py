@@ -15,15 +15,20 @@ _MESSAGE_BYTES = 1024
 _BIGGEST = 2**63 - 1
 
 
-def _without_nul(text: str) -> str:
-    """Leave out what a database's text cannot hold, and what exceeds 1 KiB."""
-    return text.replace("\0", "").encode()[:_MESSAGE_BYTES].decode(errors="ignore")
+def kept_text(text: str) -> str:
+    """Return a text as it is kept and shown: printable, at most 1 KiB.
+
+    A row holds no NUL and no half of a pair, and a terminal obeys control characters.
+    """
+    whole = text[: 2 * _MESSAGE_BYTES].replace("\0", "").encode(errors="replace")
+    cut = whole[:_MESSAGE_BYTES].decode(errors="ignore")
+    return "".join(one if one.isprintable() else " " for one in cut)
 
 
 Age = Annotated[float, Field(ge=0, le=_LONGEST_AGE_MS)]
 """Milliseconds since an event, on the runner's steady clock (SC-615)."""
 Count = Annotated[int, Field(ge=0, le=_BIGGEST)]
-Text = Annotated[str, AfterValidator(_without_nul)]
+Text = Annotated[str, AfterValidator(kept_text)]
 
 
 class Part(BaseModel):
