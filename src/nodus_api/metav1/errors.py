@@ -353,17 +353,11 @@ class ServiceUnavailable(APIError):
         `cached` says whether the cache could answer in its place, if it were asked to.
         """
         message = "the database cannot be reached"
-        if not cached:
-            return cls(
-                message,
-                fix="Repeat the request in 1 s; if it goes on, see /readyz?verbose.",
-                retry_after=retry_after,
-            )
-        return cls(
-            f"{message}, so the most recent state is not known",
-            fix="Repeat the request, or add resourceVersion=0 to be answered from the cache.",
-            retry_after=retry_after,
-        )
+        fix = "Repeat the request in 1 s; if it goes on, see /readyz?verbose."
+        if cached:
+            message += ", so the most recent state is not known"
+            fix = "Repeat the request, or add resourceVersion=0 to be answered from the cache."
+        return cls(message, fix=fix, retry_after=retry_after)
 
 
 class Timeout(APIError):
