@@ -97,3 +97,14 @@ async def test_a_watch_that_is_over_walks_no_further(
 
     assert await walk == []
     assert watcher.position < cache.position
+
+
+async def test_a_list_of_an_old_state(cache: AttemptCache, others: Others) -> None:
+    rev = cache.position - EVENTS
+    assert cache._contents is not None
+    cache._contents.history._drop_through(cache.position)
+    before = others.turns
+    page = await cache.list("p", ReadAt(Mode.EXACT, rev))
+
+    assert len(page.entries) == OBJECTS
+    assert others.turns - before >= 3 * OBJECTS  # rows read, taken back, and put in again

@@ -233,10 +233,15 @@ class AttemptCache:
         return found, False
 
     def _keep(self, project: str | None, snapshot: ScopeSnapshot) -> None:
+        if self._pins.renewed(project, snapshot.rev):
+            return
         if snapshot.rev > self.position:  # what follows it is not known here
             self._pins.keep(project, snapshot, until=snapshot.rev + 1)
             return
-        following = self._loaded().history.of(project).first_after(snapshot.rev)
+        contents = self._loaded()
+        if snapshot.rev < contents.history.floor:
+            return  # what followed it at once has left the history: the log is asked again
+        following = contents.history.of(project).first_after(snapshot.rev)
         self._pins.keep(project, snapshot, until=following.rev if following else None)
 
     # -- watch --------------------------------------------
