@@ -330,6 +330,8 @@ async def test_a_review_in_json(replica: Replica) -> None:  # LW-023
         ("application/json", b"{", 400),
         ("application/json", b"{}", 400),
         ("application/json", b'{"spec":{}}', 400),
+        ("application/json", b'{"spec":{"resourceAttributes":{"verb":["get"]}}}', 400),
+        ("application/json", b'{"spec":{"nonResourceAttributes":{"path":5}}}', 400),
         ("application/vnd.kubernetes.protobuf", b"nonsense", 400),
         ("application/vnd.kubernetes.protobuf", b"k8s\0\x12\xff", 400),
         ("application/vnd.kubernetes.protobuf", b"k8s\0\x12\x05a", 400),

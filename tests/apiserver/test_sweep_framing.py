@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.apiserver.conftest import ADMIN, A, N
-from tests.apiserver.raw import Answer, Connection, connected, request
+from tests.apiserver.raw import PATIENCE, Answer, Connection, connected, request
 from tests.apiserver.serving import Served, served
 from tests.apiserver.test_sweep import PATHS, QUICK, REVIEW, V1, sweep, whole
 
@@ -279,3 +279,43 @@ async def test_what_is_hardly_a_request(one: Served, raw: bytes) -> None:  # LW-
     if got is not None:
         whole(got)
     assert (await one.http.get("/livez")).text == "ok"
+
+
+UPGRADES = {
+    "websocket": ("Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13"),
+    "h2c": ("Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABk"),
+}
+
+
+@pytest.mark.parametrize("name", UPGRADES)
+async def test_what_comes_right_behind_an_upgrade_is_a_request(
+    one: Served, name: str
+) -> None:  # LW-149, LW-201
+    async with connected(one.port, one.context) as connection:
+        connection.writer.write(
+            request("GET", N, *UPGRADES[name])
+            + request("GET", f"{N}?limit=1", *UPGRADES[name])
+            + request("GET", "/apis")[:20]
+        )
+        connection.writer.write(request("GET", "/apis")[20:])
+        async with asyncio.timeout(PATIENCE):
+            answers = [await connection.answer() for _ in range(3)]
+
+    assert [got.status for got in answers] == [200, 200, 200]
+    assert [got.json()["kind"] for got in answers] == ["AttemptList", "AttemptList", "APIGroupList"]
+
+
+@pytest.mark.parametrize("name", UPGRADES)
+@pytest.mark.parametrize("framing", ["Content-Length: 500", "Transfer-Encoding: chunked"])
+async def test_a_body_behind_an_upgrade_is_never_read_as_a_request(
+    one: Served, name: str, framing: str
+) -> None:  # AS-036
+    """The parser does not look for one; so what comes next might be it, or be another request."""
+    async with connected(one.port, one.context) as connection:
+        got = await connection.ask(request("GET", N, *UPGRADES[name], framing))
+        connection.writer.write(request("GET", N))
+        async with asyncio.timeout(PATIENCE):
+            assert await connection.reader.read() == b""
+
+    assert got.status == 400
+    assert got.closes

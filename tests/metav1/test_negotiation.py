@@ -154,3 +154,15 @@ def test_the_version_of_a_table() -> None:  # LW-051
 )
 def test_who_gets_html(accept: str | None, html: bool) -> None:  # LW-202
     assert prefers_html(accept) is html
+
+
+def test_only_so_many_clauses_are_read() -> None:  # LW-050, AS-089
+    table = "application/json;as=Table;v=v2;g=meta.k8s.io,"
+    assert negotiate(table * 100 + "application/json") == Representation()
+    with pytest.raises(NotAcceptable):
+        negotiate("a/b," * 60_000 + "application/json")
+    with pytest.raises(NotAcceptable):  # the clause that is cut would be plain JSON
+        negotiate("a/b," * 2_044 + "application/json;as=X;g=meta.k8s.io;v=v1")
+    with pytest.raises(NotAcceptable):
+        negotiate("application/json" + ";" * 60_000)
+    assert not prefers_html("a/b," * 60_000 + "text/html")

@@ -185,3 +185,49 @@ def test_the_distance_is_counted_in_rows() -> None:  # storage.md section 8
         for high in revs:
             between = [rev for rev in revs if low < rev <= high]
             assert epochs.distance(low, high) == len(between)
+
+
+async def test_a_page_of_an_old_state_is_no_page_of_a_later_one(
+    log: FeedLog, cache: AttemptCache
+) -> None:  # LW-101: the history does not tell what followed a state from before it
+    history(log)
+    quiet = log.rows[-1].rev
+    await forget(cache)
+
+    for rev in range(1, quiet):
+        page = await cache.list("p", ReadAt(Mode.EXACT, rev), limit=1)
+        assert seen_page(page) == state_at(log, rev, "p", lambda _: True)[:1]
+    for rev in range(1, quiet + 1):
+        assert await at(cache, rev) == state_at(log, rev, "p", lambda _: True)
+
+
+async def test_the_pages_of_a_quiet_project_ask_the_log_once(
+    log: FeedLog, cache: AttemptCache, monkeypatch: pytest.MonkeyPatch
+) -> None:  # LW-110
+    history(log)
+    rev = log.rows[-1].rev
+    for _ in range(3):
+        commit(log, "M", 1, project="q")
+    await forget(cache)
+    asked = []
+    read = log.first_changes
+
+    async def counted(after: int, upto: int, project: str | None) -> tuple[int, list[Row]]:
+        asked.append(after)
+        return await read(after, upto, project)
+
+    monkeypatch.setattr(log, "first_changes", counted)
+    page = await cache.list("p", ReadAt(Mode.EXACT, rev), limit=1)
+    found = seen_page(page)
+    changed = 0
+    while page.more:
+        changed = commit(log, "M", 0, project="p")
+        await cache.list(None, LATEST)
+        page = await cache.list(
+            "p", ReadAt(Mode.EXACT, rev), limit=1, start=("p", f"{found[-1].name}\0")
+        )
+        found += seen_page(page)
+
+    assert found == state_at(log, rev, "p", lambda _: True)
+    assert asked == [rev]
+    assert await at(cache, changed) == state_at(log, changed, "p", lambda _: True)

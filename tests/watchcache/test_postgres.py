@@ -168,8 +168,10 @@ async def test_a_list_older_than_the_history_comes_from_the_log(
     cache._pins.clear()
 
     page = await cache.list("default", ReadAt(Mode.EXACT, rev))
+    nothing = await cache.list("defa\0ult", ReadAt(Mode.EXACT, rev))  # no text of a database
 
     assert page.rev == rev
+    assert (nothing.rev, nothing.entries) == (rev, [])
     assert [shown(e.body) for e in page.entries] == [shown(e.body) for e in before.entries]
     assert [shown(e.body)[:2] for e in page.entries] == [
         ("n1", "Queued"),
@@ -220,6 +222,7 @@ async def test_a_cache_that_lags_is_read_around(
         async def waited(answer: Coroutine[Any, Any, T]) -> T:
             asked = spawn("asked", answer)
             await until(lambda: len(cache._reached) == 1, 30)
+            await asyncio.sleep(0)  # its timer, spawned with it, begins to wait
             await clock.advance(WAIT_SECONDS)
             async with asyncio.timeout(30):
                 return await asked
@@ -229,6 +232,8 @@ async def test_a_cache_that_lags_is_read_around(
             "default", ReadAt(Mode.EXACT, head), limit=2, start=("default", "n3\0")
         )
         empty = await waited(cache.list("other", LATEST))
+        nothing = await waited(cache.list("oth\0er", LATEST))  # no text of a database
+        nobody = await waited(cache.get("default", "n\0", LATEST))
         one = await waited(cache.get("default", "n1", LATEST))
         gone = await waited(cache.get("default", "n2", LATEST))
         owner = await asyncpg.connect(database_url)
@@ -246,7 +251,8 @@ async def test_a_cache_that_lags_is_read_around(
         ("n4", "Queued"),
     ]
     assert (page.rev, page.remaining, rest.rev, rest.more) == (head, 1, head, False)
-    assert (empty.rev, empty.entries) == (head, [])
+    assert (empty.rev, empty.entries) == (nothing.rev, nothing.entries) == (head, [])
+    assert nobody is None
     assert one is not None
     assert shown(one.body)[:2] == ("n1", "Running")
     assert gone is None

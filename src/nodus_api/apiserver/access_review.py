@@ -82,7 +82,11 @@ def _review(resource: dict[str, Any] | None, path: dict[str, Any] | None) -> Rev
 
 
 def _texts(values: dict[str, Any], names: tuple[str, ...]) -> dict[str, str]:
-    return {name: str(values[name]) for name in names if values.get(name)}
+    given = {name: values[name] for name in names if values.get(name)}
+    for name, value in given.items():
+        if not isinstance(value, str):
+            raise ValueError(f"{name} is no text")
+    return given
 
 
 def _from_protobuf(body: bytes) -> Review:

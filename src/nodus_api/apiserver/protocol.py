@@ -10,10 +10,12 @@ import logging
 import re
 import socket
 import sys
+from array import array
 from contextlib import suppress
 from http import HTTPStatus
 from typing import Any
 
+import httptools
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import (
     STATUS_LINE,
@@ -43,6 +45,25 @@ class _Refused(Exception):
     """The request was answered while its headers were read."""
 
 
+class _Parser(httptools.HttpRequestParser):
+    """Reads on behind a request to upgrade, which is never done (LW-149).
+
+    The parser stops there: what came in the same piece is of the other protocol for it, and uvicorn
+    drops it.
+    """
+
+    def feed_data(self, data: "bytes | bytearray | memoryview | array[int]") -> None:
+        """Parse all of `data`."""
+        rest = bytes(data)
+        while rest:
+            try:
+                super().feed_data(rest)
+            except httptools.HttpParserUpgrade as upgrade:
+                rest = rest[upgrade.args[0] :]
+            else:
+                return
+
+
 class NodusProtocol(HttpToolsProtocol):
     """One connection."""
 
@@ -58,6 +79,9 @@ class NodusProtocol(HttpToolsProtocol):
         if not isinstance(config.app, ApiServer):
             raise TypeError("this protocol serves an ApiServer")
         self._server: ApiServer = config.app
+        self.parser = _Parser(self)
+        # as uvicorn sets it: of requests sent at once, what stands behind the last one is left
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
         self._header_bytes = 0
         self._in_headers = True
         self._unread = 0  # bytes of a body that came after its answer
@@ -134,6 +158,10 @@ class NodusProtocol(HttpToolsProtocol):
         if (problem := self._host_problem()) is not None:
             self._refuse(BadRequest(problem, fix="Send one header `Host: NAME` or `NAME:PORT`."))
             raise _Refused
+        if self.parser.should_upgrade() and self._has_body():
+            problem = "a request to upgrade the connection may have no body"
+            self._refuse(BadRequest(problem, fix="Send the request without the header `Upgrade`."))
+            raise _Refused
         if len(self.url) > self._server.options.max_url_bytes:
             # before uvicorn parses it, which cannot read one of 64 KiB and calls it malformed
             self._refuse_url()
@@ -201,6 +229,13 @@ class NodusProtocol(HttpToolsProtocol):
         if hosts and not _HOST.fullmatch(hosts[0]):
             return "malformed Host header"
         return None
+
+    def _has_body(self) -> bool:
+        """Whether a body follows; the parser reads none behind an upgrade, but the next request."""
+        return any(
+            name == b"transfer-encoding" or (name == b"content-length" and value.strip(b"0"))
+            for name, value in self.headers
+        )
 
     def _refuse_url(self) -> None:
         self._refuse(

@@ -31,7 +31,9 @@ _SUBDOMAIN_TEXT = (
     "for "
     rf"validation is '{_SUBDOMAIN}')"
 )
-_TOKEN = re.compile(r"[ \t\r\n]*(?:(==|!=|[=!(),<>])|([^=!(),<> \t\r\n]+))")
+# blanks are a token of their own: as the beginning of every token, a long run of them that ends in
+# none would be read once for each of its characters
+_TOKEN = re.compile(r"(==|!=|[=!(),<>])|([^=!(),<> \t\r\n]+)|[ \t\r\n]+")
 
 
 class Operator(StrEnum):
@@ -189,7 +191,9 @@ class _Parser:
 
     def __init__(self, text: str) -> None:
         self._tokens: list[tuple[bool, str]] = [
-            (symbol != "", symbol or word) for symbol, word in _TOKEN.findall(text)
+            (symbol != "", symbol or word)
+            for symbol, word in _TOKEN.findall(text)
+            if symbol or word
         ]
         self._tokens.append((True, ""))
         self._at = 0

@@ -65,6 +65,9 @@ class Representation:
         return f"{JSON};as={form.value};v={self.version};g=meta.k8s.io"
 
 
+MAX_ACCEPT_BYTES = 8 * 1024
+"""So much of an Accept header is read: a header block may be 256 KiB, of 100,000 clauses."""
+
 PLAIN = Representation()
 
 _Transforms = Mapping[tuple[str | None, str | None, str | None], Representation]
@@ -139,6 +142,8 @@ def _representation(
 def _clauses(accept: str) -> Iterator[tuple[str, dict[str, str]]]:
     """Yield media types with their parameters, best first (LW-050)."""
     found = []
+    if len(accept) > MAX_ACCEPT_BYTES:
+        accept = accept[:MAX_ACCEPT_BYTES].rpartition(",")[0]  # a clause that is cut says another
     for clause in accept.split(","):
         kind, *rest = (part.strip() for part in clause.split(";"))
         kind = "*/*" if kind == "*" else kind

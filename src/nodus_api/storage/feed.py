@@ -305,7 +305,7 @@ def read_first_changes(after: int, upto: int, project: str | None) -> sa.Select[
     """The first row of each object above `after` and not above `upto`; partitions pruned."""
     between = [changes.c.rev > after, changes.c.rev <= upto, changes.c.uid.is_not(None)]
     if project is not None:
-        between.append(changes.c.project == project)
+        between.append(_is(changes.c.project, project))
     first = (
         sa.select(sa.func.min(changes.c.rev).label("rev"))
         .where(*between)
@@ -324,7 +324,7 @@ def read_objects(project: str | None = None, name: str | None = None) -> sa.Sele
     """Every object, or those of a project, or of a name; by the unique key of project and name."""
     stored = attempt_objects.c
     wanted = {stored.project: project, stored.name: name}
-    of_scope = [column == value for column, value in wanted.items() if value is not None]
+    of_scope = [_is(column, value) for column, value in wanted.items() if value is not None]
     statement = sa.select(
         stored.uid,
         stored.project,
@@ -334,6 +334,11 @@ def read_objects(project: str | None = None, name: str | None = None) -> sa.Sele
         stored.doc,
     )
     return statement.where(*of_scope).order_by(stored.project, stored.name)
+
+
+def _is(column: sa.Column[str], text: str) -> sa.ColumnElement[bool]:
+    """Whether a column holds a text that a client made up: none holds a NUL, nor takes one."""
+    return sa.false() if "\0" in text else column == text
 
 
 def read_moment(rev: int) -> sa.Select[Any]:

@@ -32,6 +32,9 @@ from nodus_api.watchcache.watcher import Watcher, Watchers
 
 Entries = list[Entry]  # in the class below, `list` is the verb
 
+_SELECTED_AT_ONCE = 8
+"""Entries that a selector judges before the loop may go to others."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
@@ -219,17 +222,26 @@ class AttemptCache:
             return found[:most], len(found) > most
         turns = Turns(self._clock)
         for piece in snapshot.pieces(start):
-            found.extend(piece if chosen.empty else filter(chosen.chooses, piece))
-            if len(found) > most:
-                return found[:most], True
-            await turns.give()
+            # a selector may have 1,000 terms, so a whole piece may be a long step
+            step = len(piece) if chosen.empty else _SELECTED_AT_ONCE
+            for at in range(0, len(piece), step):
+                some = piece[at : at + step]
+                found.extend(some if chosen.empty else filter(chosen.chooses, some))
+                if len(found) > most:
+                    return found[:most], True
+                await turns.give()
         return found, False
 
     def _keep(self, project: str | None, snapshot: ScopeSnapshot) -> None:
+        if self._pins.renewed(project, snapshot.rev):
+            return
         if snapshot.rev > self.position:  # what follows it is not known here
             self._pins.keep(project, snapshot, until=snapshot.rev + 1)
             return
-        following = self._loaded().history.of(project).first_after(snapshot.rev)
+        contents = self._loaded()
+        if snapshot.rev < contents.history.floor:
+            return  # what followed it at once has left the history: the log is asked again
+        following = contents.history.of(project).first_after(snapshot.rev)
         self._pins.keep(project, snapshot, until=following.rev if following else None)
 
     # -- watch --------------------------------------------

@@ -28,16 +28,29 @@ class Documents:
 
     async def at(self, revs: Iterable[int]) -> dict[int, bytes]:
         """Return finished documents by the revision of their row, of those that the log has."""
-        wanted = list(dict.fromkeys(revs))
-        found = {rev: self._kept[rev] for rev in wanted if rev in self._kept}
-        missing = [rev for rev in wanted if rev not in found]
-        for start in range(0, len(missing), _AT_ONCE):
+        missing = list(dict.fromkeys(revs))
+        found: dict[int, bytes] = {}
+        while missing := self._not_kept(missing, found):
+            some, missing = missing[:_AT_ONCE], missing[_AT_ONCE:]
             async with self._slots:
-                got = await self._feed.documents(missing[start : start + _AT_ONCE])
+                # who waited for a slot may want what those before fetched: a herd asks alike
+                some = self._not_kept(some, found)
+                got = await self._feed.documents(some) if some else {}
             for rev, doc in got.items():
                 found[rev] = finished(doc, rev)
                 self._keep(rev, found[rev])
         return found
+
+    def _not_kept(self, revs: Iterable[int], found: dict[int, bytes]) -> list[int]:
+        """Put what is kept of `revs` into `found`; return the rest."""
+        left = []
+        for rev in revs:
+            body = self._kept.get(rev)
+            if body is None:
+                left.append(rev)
+            else:
+                found[rev] = body
+        return left
 
     async def before(self, events: Sequence[Event]) -> dict[int, bytes]:
         """Return the document before each event, with its own revision, by the event's revision.
@@ -60,8 +73,8 @@ class Documents:
         return found
 
     def _keep(self, rev: int, body: bytes) -> None:
+        self._kept_bytes += len(body) - len(self._kept.pop(rev, b""))  # fetched twice at once
         self._kept[rev] = body
-        self._kept_bytes += len(body)
         while self._kept_bytes > _KEPT_BYTES:
             _, dropped = self._kept.popitem(last=False)
             self._kept_bytes -= len(dropped)

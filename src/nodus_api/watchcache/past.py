@@ -18,7 +18,7 @@ from nodus_api.watchcache.history import Event
 from nodus_api.watchcache.pins import Pins
 from nodus_api.watchcache.snapshot import ScopeSnapshot
 from nodus_api.watchcache.source import ChangeFeed
-from nodus_api.watchcache.undo import undone
+from nodus_api.watchcache.undo import Turns, undone
 
 FARTHEST = 262_144
 """So many changes back the log is asked; counted within epochs."""
@@ -73,7 +73,13 @@ class Past:
         else:
             events = await self._first_events(contents, project, rev)
         if not events:
-            return ScopeSnapshot(reached, now.parts)
+            found = ScopeSnapshot(reached, now.parts)
+            if reached < contents.history.floor:
+                # whoever keeps it for later pages cannot tell what followed, save from here on
+                following = contents.history.of(project).first_after(now.rev)
+                until = following.rev if following is not None else None
+                self._pins.keep(project, found, until=until)
+            return found
         found = await undone(now, events, reached, self._clock)
         self._pins.keep(project, found, until=events[0].rev)
         return found
@@ -117,11 +123,16 @@ class Past:
             raise ReadTimedOut("list") from error  # no other verb reads old states
         except StorageError as error:
             raise FeedUnavailable from error
-        if self._loaded() is not contents:  # what was read may belong to another history
-            raise CacheWarming
         if reached < oldest - 1:
             raise _too_old(rev, contents)
-        return [contents.event_of(row) for row in sorted(rows, key=lambda row: row.rev)]
+        turns = Turns(self._clock)
+        events = []
+        for row in sorted(rows, key=lambda row: row.rev):
+            events.append(contents.event_of(row))
+            await turns.give()
+        if self._loaded() is not contents:  # what was read may belong to another history
+            raise CacheWarming
+        return events
 
     async def _fetch(
         self, project: str | None, rev: int, entries: Sequence[Entry]

@@ -12,7 +12,7 @@ HELD = timedelta(minutes=5)
 AT_MOST = 64
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Pin:
     scope: str | None
     since: int
@@ -45,6 +45,17 @@ class Pins:
         self._pins.append(pin)
         if until is None:
             self._open[scope] = pin
+
+    def renewed(self, scope: str | None, rev: int) -> bool:
+        """Keep the scope's state that was taken at `rev` for longer; return whether it is kept."""
+        self._expire()
+        for pin in self._pins:
+            if pin.scope == scope and pin.since == rev:
+                self._pins.remove(pin)
+                pin.taken = self._clock.monotonic()
+                self._pins.append(pin)
+                return True
+        return False
 
     def changed(self, scope: str | None, events: EventLog) -> None:
         """Close the scope's open pin at the first of its events since."""

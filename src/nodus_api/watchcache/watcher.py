@@ -16,6 +16,7 @@ from nodus_api.watchcache.entry import Entry, at_revision
 from nodus_api.watchcache.filters import Filter
 from nodus_api.watchcache.history import Event
 from nodus_api.watchcache.log_tail import LogTail
+from nodus_api.watchcache.undo import Turns
 
 AT_ONCE = 256
 """Events taken in one step."""
@@ -136,8 +137,10 @@ class Watcher:
     async def take(self) -> list[Delivery]:
         """Return the next events, in order, and move on; empty when nothing is left.
 
+        Empty, too, once the watch is over: a walk past much that is not chosen ends with it.
         Raises WatchOver when the history between was lost.
         """
+        turns = self._watchers.turns()
         while True:
             if self._skipped:
                 raise WatchOver("an epoch skipped the revision")
@@ -148,9 +151,9 @@ class Watcher:
                 if not events:
                     return []
                 position = events[-1].rev
-            deliveries = await self._deliveries(events)
+            deliveries = await self._deliveries(events, turns)
             self.position = position
-            if deliveries:
+            if deliveries or self.over is not None:
                 return deliveries
 
     async def _outlasted(self) -> tuple[Sequence[Event], int]:
@@ -172,14 +175,20 @@ class Watcher:
             raise WatchOver("the watch left the documents of the history")
         return events
 
-    async def _deliveries(self, events: Sequence[Event]) -> list[Delivery]:
-        typed = [(kind, event) for event in events if (kind := self._type_of(event)) is not None]
-        later = [event.rev for kind, event in typed if kind != "DELETED" and event.body is None]
-        before = [event for kind, event in typed if kind == "DELETED" and event.prev_body is None]
+    async def _deliveries(self, events: Sequence[Event], turns: Turns) -> list[Delivery]:
         # what the events hold now is copied before the first wait, in which they may become stubs
-        held = {
-            event.rev: event.prev_body if kind == "DELETED" else event.body for kind, event in typed
-        }
+        bodies = [(event.body, event.prev_body) for event in events]
+        typed: list[tuple[str, Event]] = []
+        held: dict[int, bytes | None] = {}
+        for event, (body, prev_body) in zip(events, bodies, strict=True):
+            kind = self._type_of(event)
+            if kind is not None:
+                typed.append((kind, event))
+                held[event.rev] = prev_body if kind == "DELETED" else body
+            await turns.give()
+        missing = [(kind, event) for kind, event in typed if held[event.rev] is None]
+        later = [event.rev for kind, event in missing if kind != "DELETED"]
+        before = [event for kind, event in missing if kind == "DELETED"]
         try:
             if later:
                 held.update(await self._documents.at(later))
@@ -189,12 +198,12 @@ class Watcher:
             raise WatchOver("a document of the history cannot be fetched") from error
         deliveries = []
         for kind, event in typed:
-            body = held[event.rev]
-            if body is None:
+            found = held[event.rev]
+            if found is None:
                 raise WatchOver("a document of the history is gone")
             if kind == "DELETED":
-                body = at_revision(body, event.rev)
-            deliveries.append(Delivery(kind, event.rev, body))
+                found = at_revision(found, event.rev)
+            deliveries.append(Delivery(kind, event.rev, found))
         return deliveries
 
     def _type_of(self, event: Event) -> str | None:
@@ -245,6 +254,10 @@ class Watchers:
         del group[watcher]
         if not group:
             del self._by_scope[watcher.scope]
+
+    def turns(self) -> Turns:
+        """Return what gives the loop to others in a long step of a watcher."""
+        return Turns(self._clock)
 
     def wake(self, projects: Sequence[str]) -> None:
         """Wake the watchers of these projects, and those of all projects."""
