@@ -5,6 +5,7 @@ import hashlib
 import orjson
 import pytest
 from tests.apiserver.conftest import Replica, replica_of, running
+from tests.watchcache.conftest import until
 
 from nodus_api.apiserver import ServerOptions
 from nodus_api.attempts.openapi import openapi_v3
@@ -50,6 +51,9 @@ async def test_resources_need_no_database() -> None:  # LW C-20, LW-034
     replica = replica_of()
     async with running(replica):
         replica.log.away = replica.tables.away = True
+        replica.log.grown.set()
+        replica.tables.stir.set()
+        await until(lambda: replica.cache.health.refused and replica.app.access.refused)
         got = await replica.alice.get("/apis/nodus.dev/v1")
 
     [resource] = orjson.loads(got.body)["resources"]
