@@ -38,6 +38,18 @@ async def test_aggregated_discovery(replica: Replica, path: str) -> None:  # LW 
     assert "content-length" not in again.headers
 
 
+@pytest.mark.parametrize("path", ["/api", "/apis"])
+async def test_people_get_the_aggregated_form_indented(
+    replica: Replica, path: str
+) -> None:  # LW-019, LW-037: under the same tag, as kube-apiserver does
+    got = await replica.alice.get(path, accept=D)
+    indented = await replica.alice.get(path, accept=D, user_agent="curl/8.5.0")
+
+    options = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
+    assert indented.body == orjson.dumps(orjson.loads(got.body), option=options)
+    assert indented.headers["etag"] == got.headers["etag"]
+
+
 async def test_the_old_aggregated_form_is_not_served(replica: Replica) -> None:  # LW C-19
     beta = D.replace("v=v2", "v=v2beta1")
     refused = await replica.alice.get("/apis", accept=beta)
