@@ -33,6 +33,11 @@ async def test_aggregated_discovery(replica: Replica, path: str) -> None:  # LW 
     )
     assert got.headers["etag"] == f'"{hashlib.sha512(got.body).hexdigest().upper()}"'
     assert (got.headers["vary"], got.headers["cache-control"]) == ("Accept", "public")
+    [group] = orjson.loads(got.body)["items"]
+    assert group["metadata"] == ({} if path == "/api" else {"name": "nodus.dev"})
+    assert [one["resource"] for one in group["versions"][0]["resources"]] == [
+        "namespaces" if path == "/api" else "attempts"
+    ]
     assert (again.status, again.body) == (304, b"")
     assert again.headers["etag"] == got.headers["etag"]
     assert "content-length" not in again.headers
