@@ -323,6 +323,27 @@ async def test_a_review_in_json(replica: Replica) -> None:  # LW-023
     assert found["spec"] == {"resourceAttributes": attributes}
 
 
+async def test_a_review_is_answered_in_the_form_of_any_body(
+    replica: Replica,
+) -> None:  # LW-019, LW-055
+    body = b'{"spec":{"nonResourceAttributes":{"path":"/apis","verb":"get"}}}'
+    sent = {"content-type": "application/json"}
+    got, compact, refused = [
+        await replica.alice.request("POST", REVIEW, headers=sent | more, body=body)
+        for more in (
+            {"user-agent": "curl/8.5.0"},
+            {"accept": "application/vnd.kubernetes.protobuf, */*"},  # as kubectl asks
+            {"accept": "application/vnd.kubernetes.protobuf"},
+        )
+    ]
+
+    options = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
+    assert got.body == orjson.dumps(orjson.loads(compact.body), option=options)
+    assert (got.status, compact.status) == (201, 201)
+    assert compact.body.count(b"\n") == 1
+    assert (refused.status, status_of(refused)["reason"]) == (406, "NotAcceptable")
+
+
 @pytest.mark.parametrize(
     ("content_type", "body", "status"),
     [

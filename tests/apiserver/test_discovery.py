@@ -5,6 +5,7 @@ import hashlib
 import orjson
 import pytest
 from tests.apiserver.conftest import Replica, replica_of, running
+from tests.watchcache.conftest import until
 
 from nodus_api.apiserver import ServerOptions
 from nodus_api.attempts.openapi import openapi_v3
@@ -32,9 +33,26 @@ async def test_aggregated_discovery(replica: Replica, path: str) -> None:  # LW 
     )
     assert got.headers["etag"] == f'"{hashlib.sha512(got.body).hexdigest().upper()}"'
     assert (got.headers["vary"], got.headers["cache-control"]) == ("Accept", "public")
+    [group] = orjson.loads(got.body)["items"]
+    assert group["metadata"] == ({} if path == "/api" else {"name": "nodus.dev"})
+    assert [one["resource"] for one in group["versions"][0]["resources"]] == [
+        "namespaces" if path == "/api" else "attempts"
+    ]
     assert (again.status, again.body) == (304, b"")
     assert again.headers["etag"] == got.headers["etag"]
     assert "content-length" not in again.headers
+
+
+@pytest.mark.parametrize("path", ["/api", "/apis"])
+async def test_people_get_the_aggregated_form_indented(
+    replica: Replica, path: str
+) -> None:  # LW-019, LW-037: under the same tag, as kube-apiserver does
+    got = await replica.alice.get(path, accept=D)
+    indented = await replica.alice.get(path, accept=D, user_agent="curl/8.5.0")
+
+    options = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
+    assert indented.body == orjson.dumps(orjson.loads(got.body), option=options)
+    assert indented.headers["etag"] == got.headers["etag"]
 
 
 async def test_the_old_aggregated_form_is_not_served(replica: Replica) -> None:  # LW C-19
@@ -50,6 +68,9 @@ async def test_resources_need_no_database() -> None:  # LW C-20, LW-034
     replica = replica_of()
     async with running(replica):
         replica.log.away = replica.tables.away = True
+        replica.log.grown.set()
+        replica.tables.stir.set()
+        await until(lambda: replica.cache.health.refused and replica.app.access.refused)
         got = await replica.alice.get("/apis/nodus.dev/v1")
 
     [resource] = orjson.loads(got.body)["resources"]

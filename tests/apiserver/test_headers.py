@@ -1,12 +1,15 @@
 """The headers of every answer, and those that no answer has."""
 
-from collections.abc import AsyncIterator
+import gzip
+from collections.abc import AsyncIterator, MutableMapping
+from typing import Any
 
 import pytest
 from tests.apiserver.conftest import A, N, Replica, fill, replica_of, running
 
 from nodus_api.apiserver import ServerOptions
-from nodus_api.apiserver.request import joined
+from nodus_api.apiserver.answers import BodyAnswer
+from nodus_api.apiserver.request import Request, joined, read_request_info
 
 EVERYWHERE = {
     "cache-control": "no-cache, private",
@@ -65,6 +68,50 @@ async def test_a_watch_is_never_packed(replica: Replica) -> None:  # LW-058, LW-
     assert headers["x-accel-buffering"] == "no"
     assert headers["content-type"] == "application/json"
     assert headers.items() >= EVERYWHERE.items()
+
+
+@pytest.mark.parametrize(
+    ("accepted", "packs"),
+    [
+        (b"gzip", True),
+        (b"deflate, GZIP", True),
+        (b"gzip;q=1.0", True),
+        (b"gzip; q=0.001", True),
+        (b"gzip;q=0", False),
+        (b"gzip; q=0.000", False),
+        (b"x-gzip", False),
+        (b"*", False),
+        (b"identity", False),
+    ],
+)
+@pytest.mark.parametrize("size", [131_072, 131_073])
+async def test_what_is_packed_and_for_whom(accepted: bytes, packs: bool, size: int) -> None:
+    """LW-057: above 128 KiB, at level 1, for whoever names gzip; caches are told."""
+    request = Request(
+        scope={"method": "GET"},
+        info=read_request_info("GET", b"/openapi/v2", {}),
+        query={},
+        audit_id="",
+        request_id="",
+        received=0.0,
+        headers={b"accept-encoding": accepted},
+    )
+    sent: list[MutableMapping[str, Any]] = []
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        sent.append(message)
+
+    async def receive() -> MutableMapping[str, Any]:
+        raise AssertionError("an answer reads nothing")
+
+    await BodyAnswer.of(b"x" * size, headers={"Vary": "Accept"}).send(request, receive, send)
+
+    headers, body = dict(sent[0]["headers"]), b"".join(part["body"] for part in sent[1:])
+    packs = packs and size > 131_072
+    assert headers.get(b"content-encoding") == (b"gzip" if packs else None)
+    assert headers[b"vary"] == (b"Accept, Accept-Encoding" if packs else b"Accept")
+    assert (gzip.decompress(body) if packs else body) == b"x" * size
+    assert not packs or body[8] == 4  # the fastest way (RFC 1952)
 
 
 async def test_a_preflight_is_a_write_like_others(replica: Replica) -> None:  # LW-008, LW-063

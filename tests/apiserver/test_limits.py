@@ -113,6 +113,21 @@ async def test_a_request_has_a_deadline(replica: Replica) -> None:  # AS-092, LW
     assert "more time with timeout=60s" in body(got)["fix"]
 
 
+@pytest.mark.parametrize("asked", ["timeout=1ms", "timeout=x"])
+async def test_a_watch_has_no_deadline(asked: str) -> None:  # LW-020
+    replica = replica_of(options=ServerOptions(request_timeout=timedelta(seconds=0.001)))
+    fill(replica)
+    async with running(replica):
+        query = f"watch=1&resourceVersion={replica.rev}&{asked}"
+        async with replica.admin.open("GET", f"{N}?{query}") as stream:
+            assert stream.response.status == 200
+            await asyncio.sleep(0.01)
+            rev = replica.change("example", "train-0-e1", "Failed")
+            event = await stream.event()
+
+    assert event["object"]["metadata"]["resourceVersion"] == str(rev)
+
+
 @pytest.mark.parametrize("asked", ["", "&timeout=1h"])
 async def test_no_more_time_is_promised_than_there_is(asked: str) -> None:  # LW-020, LW-202
     replica = replica_of(options=ServerOptions(request_timeout=timedelta(seconds=0.02)))

@@ -333,6 +333,13 @@ async def test_pages_of_all_projects_cross_their_borders(replica: Replica) -> No
     assert seen == sorted(seen)
 
 
+async def test_a_page_that_holds_all_is_the_last(replica: Replica) -> None:  # LW-108
+    found = [body(await replica.admin.get(f"{N}?limit={limit}")) for limit in (11, 12, 500)]
+
+    assert [len(page["items"]) for page in found] == [11, 12, 12]
+    assert ["continue" in page["metadata"] for page in found] == [True, False, False]
+
+
 async def test_a_page_of_a_selector_does_not_count_what_is_left(replica: Replica) -> None:  # C-42
     meta = body(await replica.admin.get(f"{N}?limit=5&labelSelector=nodus.dev/job"))["metadata"]
 

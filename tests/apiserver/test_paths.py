@@ -210,12 +210,14 @@ async def test_other_paths_are_read_only_too(
 
 
 async def test_a_table_of_attempts(replica: Replica) -> None:  # LW C-32, C-33
-    table = orjson.loads((await replica.admin.get(N, accept=T)).body)
+    got = await replica.admin.get(N, accept=T)
+    table = orjson.loads(got.body)
     none = orjson.loads((await replica.admin.get(f"{N}?includeObject=None", accept=T)).body)
     whole = orjson.loads((await replica.admin.get(f"{N}?includeObject=Object", accept=T)).body)
     refused = await replica.admin.get(f"{N}?includeObject=X", accept=T)
 
     assert (table["kind"], table["apiVersion"]) == ("Table", "meta.k8s.io/v1")
+    assert got.headers["content-type"] == "application/json"  # LW-052
     assert len(table["columnDefinitions"]) == 17
     assert {len(row["cells"]) for row in table["rows"]} == {17}
     assert {row["object"]["kind"] for row in table["rows"]} == {"PartialObjectMetadata"}

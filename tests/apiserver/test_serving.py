@@ -162,6 +162,38 @@ async def test_what_is_refused_before_it_is_a_request_is_logged_too(
 
 
 @pytest.mark.parametrize(
+    "lines", [["Host: a b"], ["Host: x", "X: " + "a" * 20_000]], ids=["host", "headers"]
+)
+async def test_what_is_refused_before_it_is_a_request_has_every_header(
+    one: Served, lines: list[str]
+) -> None:  # LW-059
+    head = ["GET /livez HTTP/1.1", "Audit-ID: abc", *lines]
+    raw = await one.exchange(("\r\n".join(head) + "\r\n\r\n").encode())
+
+    said = raw.partition(b"\r\n\r\n")[0].decode().lower().split("\r\n")
+    assert status_of(raw)[1]["requestId"] == "abc"
+    assert [line for line in said if line.startswith("audit-id:")] == ["audit-id: abc"]
+    assert {
+        "cache-control: no-cache, private",
+        "vary: accept, accept-encoding",
+        "x-content-type-options: nosniff",
+    } <= set(said)
+    assert any(line.startswith("date: ") for line in said)
+
+
+async def test_what_is_no_request_has_no_headers_of_the_one_before(one: Served) -> None:  # LW-059
+    async with one.connect() as (reader, writer), asyncio.timeout(5):
+        writer.write(request("/livez", "Audit-ID: abc"))
+        first = await reader.readuntil(b"\r\n\r\nok")
+        writer.write(b"nonsense\r\n\r\n")
+        second = await reader.read()
+
+    assert b"audit-id: abc\r\n" in first
+    assert status_of(second)[0] == 400
+    assert b"audit-id: abc" not in second
+
+
+@pytest.mark.parametrize(
     ("version", "hosts", "said"),
     [
         ("1.1", [], "missing required Host header"),

@@ -22,10 +22,15 @@ REQUESTS = (
     ),
     Allowed(
         rule="LW-055",
-        why="the refusal of a form of the version is a Status as any other",
+        why="the refusal of a form of the version, or of a review, is a Status as any other",
         path=r"body\.(details|message)",
-        kube=is_one_of({}, "406: Not Acceptable\n\nAvailable representations: application/json"),
-        asked="^GET /version",
+        kube=lambda value: (
+            value == {}
+            or str(value).startswith(
+                "406: Not Acceptable\n\nAvailable representations: application/json"
+            )
+        ),
+        asked="^GET /version|^POST .*selfsubjectaccessreviews .* Accept: text/html",
     ),
     Allowed(
         rule="LW-007",

@@ -35,6 +35,8 @@ def layouts() -> Iterator[Ask]:
     for path in (f"{V1}/namespaces/empty/attempts", "/apis", "/version"):
         yield Ask(target=path, headers=("User-Agent: curl/8.5.0",))
         yield Ask(target=path)
+    for agent in ("curl/8.5.0", "kubectl/v1.37.0"):
+        yield Ask(target="/apis", headers=(f"Accept: {DISCOVERY}", f"User-Agent: {agent}"))
 
 
 def headers() -> Iterator[Ask]:
@@ -103,6 +105,9 @@ def reviews() -> Iterator[Ask]:
         yield _review({"resourceAttributes": attributes}, token)
     for path in ("/apis", "/nope", "/metrics", "/version"):
         yield _review({"nonResourceAttributes": {"path": path, "verb": "get"}}, ALICE.text)
+    asked = _review({"nonResourceAttributes": {"path": "/apis", "verb": "get"}}, ALICE.text)
+    for header in ("User-Agent: curl/8.5.0", "Accept: text/html", "Accept: application/json"):
+        yield replace(asked, headers=(*asked.headers, header))
     yield _review({}, None)
     yield _review({"resourceAttributes": {}, "nonResourceAttributes": {}}, None)
     for kind, body in (("application/json", b"{"), ("text/x", b"x"), ("application/json", b"[]")):

@@ -92,7 +92,7 @@ def test_numbers_are_int64() -> None:  # LW-081, LW C-37
         ("pretty=yes", "curl/8.5", False),
         ("pretty=1", "kubectl", True),
         ("pretty=True", "kubectl", True),
-        ("pretty=t", "", True),
+        *((f"pretty={word}", "", True) for word in ("t", "T", "TRUE", "true")),
     ],
 )
 def test_who_gets_indented_bodies(query: str, agent: str, pretty: bool) -> None:  # LW-019, LW C-03

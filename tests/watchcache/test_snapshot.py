@@ -37,6 +37,7 @@ def test_an_order_is_that_of_a_sorted_dict(
             model.pop(name, None)
 
     assert listed(order) == sorted(model)
+    assert listed(SortedEntries.of(map(entry, model))) == sorted(model)  # in any order before
     assert order.size == len(model)
     assert listed(order, start) == sorted(name for name in model if name >= start)
     assert order.rank(start) == sum(name < start for name in model)

@@ -92,6 +92,26 @@ async def test_a_watch_from_before_the_window_is_too_old(
     ]
 
 
+async def test_how_long_history_and_its_documents_are_kept(
+    log: FeedLog, cache: AttemptCache, clock: ManualClock
+) -> None:  # LW-117
+    start = commit(log, "A", 1)
+    changed = commit(log, "M", 1)
+    await cache.list("p", LATEST)
+    await pass_time(cache, clock, 74)
+    log.away = True  # documents are at hand, so nothing is asked of it
+
+    got = [await (await resume(cache, start)).take()]
+    log.away = False
+    await pass_time(cache, clock, 225)
+    got.append(await (await resume(cache, start)).take())
+    await pass_time(cache, clock, 2)
+
+    assert [[told(d) for d in one] for one in got] == [[("MODIFIED", changed, changed)]] * 2
+    with pytest.raises(StateTooOld):
+        await resume(cache, start)
+
+
 async def test_a_pin_outlives_the_window_for_the_pages_of_its_list(
     log: FeedLog, cache: AttemptCache, clock: ManualClock
 ) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import re
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -22,7 +21,15 @@ from nodus_api.apiserver.metrics import Metrics
 from nodus_api.apiserver.options import ServerOptions
 from nodus_api.apiserver.peer import peer_of
 from nodus_api.apiserver.reads import wants_indent
-from nodus_api.apiserver.request import Request, Scope, Target, joined, read_request_info
+from nodus_api.apiserver.request import (
+    MOST_ID,
+    Request,
+    Scope,
+    Target,
+    ids_of,
+    joined,
+    read_request_info,
+)
 from nodus_api.attempts import resource
 from nodus_api.clock import Clock
 from nodus_api.metav1.errors import (
@@ -40,8 +47,6 @@ from nodus_api.metav1.status import StatusDetails
 Handler = Callable[[Request, Receive, Send], Awaitable[None]]
 
 LONG_REQUEST_SECONDS = 1.0
-MOST_ID = 64
-_PLAIN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 _REFUSED: Mapping[GroupResource, Callable[[str, str], APIError]] = {
     resource.ATTEMPTS: resource.read_only,
@@ -100,7 +105,7 @@ class Chain:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one HTTP request; whatever happens, the client gets a whole answer or an abort."""
-        audit_id, request_id = self._ids(scope)
+        audit_id, request_id = ids_of(scope["headers"], self._new_id)
         out = _Response(scope, send, audit_id)
         request = self._request(scope, audit_id, request_id)
         out.varies = self._guards.cors.varies()
@@ -110,16 +115,7 @@ class Chain:
         finally:
             self._finish(request, out)
 
-    # -- Audit-ID, request info ----------------------------------------------------------------
-
-    def _ids(self, scope: Scope) -> tuple[str, str]:
-        """Return the Audit-Id to echo and the requestId of a Status (LW-059, AS-100)."""
-        given = next((v for k, v in scope["headers"] if k == b"audit-id"), b"").decode("latin-1")
-        if not given:
-            made = str(self._new_id())
-            return made, made
-        cut = given[:MOST_ID]
-        return given, cut if _PLAIN_ID.fullmatch(cut) else str(self._new_id())
+    # -- request info --------------------------------------------------------------------------
 
     def _request(self, scope: Scope, audit_id: str, request_id: str) -> Request:
         raw_path = scope.get("raw_path") or scope["path"].encode()

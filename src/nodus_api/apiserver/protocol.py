@@ -26,6 +26,7 @@ from uvicorn.server import ServerState
 
 from nodus_api.apiserver.app import ApiServer
 from nodus_api.apiserver.peer import STATE_KEY, Peer
+from nodus_api.apiserver.request import ids_of
 from nodus_api.apiserver.unframed import UnframedSend
 from nodus_api.metav1.errors import APIError, BadRequest, RequestEntityTooLarge
 
@@ -82,6 +83,7 @@ class NodusProtocol(HttpToolsProtocol):
         self.parser = _Parser(self)
         # as uvicorn sets it: of requests sent at once, what stands behind the last one is left
         self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        self.headers = []
         self._header_bytes = 0
         self._in_headers = True
         self._unread = 0  # bytes of a body that came after its answer
@@ -256,14 +258,15 @@ class NodusProtocol(HttpToolsProtocol):
         """Write an answer by hand, since no request has begun, and close."""
         if self.transport.is_closing():
             return
-        audit_id = str(self._server.new_id())
-        body = self._server.statuses.status(error, audit_id).encode()
+        audit_id, request_id = ids_of(self.headers, self._server.new_id)
+        body = self._server.statuses.status(error, request_id).encode()
         headers = (
             *self.server_state.default_headers,
             (b"content-type", b"application/json"),
             (b"content-length", b"%d" % len(body)),
-            (b"audit-id", audit_id.encode()),
+            (b"audit-id", audit_id.encode("latin-1")),
             (b"cache-control", b"no-cache, private"),
+            (b"vary", b"Accept, Accept-Encoding"),
             (b"x-content-type-options", b"nosniff"),
             (b"connection", b"close"),
         )
@@ -272,7 +275,11 @@ class NodusProtocol(HttpToolsProtocol):
         # the chain never learns of it, and the requestId must be found all the same (LW-202)
         log.info(
             "request",
-            extra={"request_id": audit_id, "code": int(error.http_status), "cause": error.message},
+            extra={
+                "request_id": request_id,
+                "code": int(error.http_status),
+                "cause": error.message,
+            },
         )
         self.transport.close()
 

@@ -4,11 +4,13 @@ Kubernetes' own grammar of paths: slashes at the end do not matter, a segment ne
 or a percent sign, and an empty one in front or in the middle names nothing (LW-013, LW-014).
 """
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 from urllib.parse import unquote
+from uuid import UUID
 
 from nodus_api.apiserver.identity import User
 from nodus_api.attempts.resource import ATTEMPTS, GROUP, RESOURCE, VERSION
@@ -18,6 +20,9 @@ from nodus_api.metav1.fields import NAME
 from nodus_api.metav1.list_options import MAX_SELECTOR_BYTES
 from nodus_api.metav1.namespaces import NAMESPACES
 from nodus_api.metav1.query import boolean
+
+MOST_ID = 64
+_PLAIN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 Scope = dict[str, Any]
 """An ASGI connection scope."""
@@ -100,6 +105,16 @@ def joined(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
         found.setdefault(name, []).append(value)
     # in one go: 256 KiB of one name, put together one by one, would take half a second
     return {name: b",".join(values) for name, values in found.items()}
+
+
+def ids_of(headers: Iterable[tuple[bytes, bytes]], new_id: Callable[[], UUID]) -> tuple[str, str]:
+    """Return the Audit-Id to echo and the requestId of a Status (LW-059, AS-100)."""
+    given = next((v for k, v in headers if k == b"audit-id"), b"").decode("latin-1")
+    if not given:
+        made = str(new_id())
+        return made, made
+    cut = given[:MOST_ID]
+    return given, cut if _PLAIN_ID.fullmatch(cut) else str(new_id())
 
 
 def read_request_info(method: str, raw_path: bytes, query: Mapping[str, str]) -> RequestInfo:

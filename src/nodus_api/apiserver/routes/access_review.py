@@ -10,9 +10,12 @@ from nodus_api.apiserver.answers import BodyAnswer
 from nodus_api.apiserver.authorization import Authorizer
 from nodus_api.apiserver.dependencies import AnswerResponse, ChainRequest
 from nodus_api.apiserver.identity import ANONYMOUS, User
+from nodus_api.apiserver.reads import wants_indent
 from nodus_api.attempts.resource import ATTEMPTS
 from nodus_api.metav1.errors import BadRequest, GroupResource, RequestEntityTooLarge
 from nodus_api.metav1.namespaces import NAMESPACES
+from nodus_api.metav1.negotiation import negotiate_plain
+from nodus_api.metav1.partial import indented
 
 SERVED = (ATTEMPTS, NAMESPACES)
 
@@ -23,11 +26,13 @@ def access_review_routes(authorizer: Authorizer, max_body_bytes: int) -> APIRout
 
     @router.post(paths.REVIEW, name="createSelfSubjectAccessReview")
     async def create(request: ChainRequest, raw: FastAPIRequest) -> AnswerResponse:
+        negotiate_plain(request.header(b"accept"))
         body = await _body(raw, max_body_bytes)
         review = read_review(request.header(b"content-type"), body)
         allowed = _allowed(authorizer, request.user or ANONYMOUS, review)
         answer = review_answer(review, allowed=allowed, reason="")
-        return AnswerResponse(BodyAnswer.of(answer, status=201), request)
+        shown = indented(answer) if wants_indent(request) else answer
+        return AnswerResponse(BodyAnswer.of(shown, status=201), request)
 
     return router
 

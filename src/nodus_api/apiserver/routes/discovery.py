@@ -58,12 +58,13 @@ def discovery_routes(version: str) -> APIRouter:
     return router
 
 
-def document_answer(request: Request, document: Document) -> BodyAnswer:
-    """Return a finished document, or 304 to a client that has it (LW-037)."""
+def document_answer(request: Request, document: Document, *, indents: bool = True) -> BodyAnswer:
+    """Return a finished document, or 304 to a client that has it (LW-037).
+
+    Its tag is that of its content, whether it is indented for people or not (LW-019).
+    """
     if document.unchanged(request.header(b"if-none-match")):
         headers = {name: v for name, v in document.headers.items() if name != "Content-Type"}
         return BodyAnswer(status=304, headers=headers)
-    # a tagged document is sent as it was hashed
-    pretty = document.etag is None and wants_indent(request)
-    body = indented(document.body) if pretty else document.body
+    body = indented(document.body) if indents and wants_indent(request) else document.body
     return BodyAnswer.of(body, headers=document.headers)

@@ -20,12 +20,14 @@ def openapi_routes(clock: Clock) -> APIRouter:
     @router.get("/openapi/v2", name="openapiV2")
     async def v2(request: ChainRequest) -> AnswerResponse:
         negotiate_plain(request.header(b"accept"))
-        return AnswerResponse(document_answer(request, openapi_v2().to_document()), request)
+        return AnswerResponse(
+            document_answer(request, openapi_v2().to_document(), indents=False), request
+        )
 
     @router.get("/openapi/v3", name="openapiV3")
     async def index(request: ChainRequest) -> AnswerResponse:
         negotiate_plain(request.header(b"accept"))
-        return AnswerResponse(document_answer(request, openapi_index()), request)
+        return AnswerResponse(document_answer(request, openapi_index(), indents=False), request)
 
     @router.get(f"/openapi/v3/apis/{GROUP_VERSION}", name="openapiV3Document")
     async def document(request: ChainRequest) -> AnswerResponse:
