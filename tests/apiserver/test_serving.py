@@ -7,6 +7,8 @@ import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import httpx
@@ -14,7 +16,7 @@ import orjson
 import pytest
 from tests.apiserver.conftest import ADMIN, A, N
 from tests.apiserver.raw import left_unread
-from tests.apiserver.serving import Served, plain, served
+from tests.apiserver.serving import QUICK, Served, plain, served
 from tests.watchcache.conftest import until
 
 from nodus_api.apiserver.peer import STATE_KEY
@@ -81,13 +83,19 @@ async def test_the_headers_of_a_watch_come_at_once(one: Served) -> None:  # LW-1
     await until(lambda: len(one.replica.app.watches) == 0)  # LW-148
 
 
-async def test_what_was_written_is_sent_at_once(one: Served) -> None:  # LW-129
-    """Else each answer, and each event of a watch, waits for an acknowledgement of the last."""
+async def test_what_was_written_is_sent_at_once(one: Served) -> None:  # LW-129, LW-151
+    """Else each answer, and each event of a watch, waits for an acknowledgement of the last.
+
+    And a quiet watch, which has no heartbeat, is kept open by TCP.
+    """
     async with one.connect():
         await until(lambda: len(one.server.server_state.connections) == 1)
         [connection] = one.server.server_state.connections
         sock = connection.transport.get_extra_info("socket")
         assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
+        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        if hasattr(socket, "TCP_KEEPIDLE"):
+            assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) <= 30
 
 
 async def test_a_watch_by_http_1_0_has_no_chunks(one: Served) -> None:  # LW-127
@@ -256,6 +264,32 @@ async def test_a_watcher_that_reads_nothing_is_cut_off(one: Served) -> None:  # 
 
     assert seen > 1
     await until(lambda: len(replica.app.watches) == 0)
+
+
+@pytest.mark.parametrize("asked", ["", "&timeoutSeconds=1"], ids=["drain", "timeout"])
+async def test_a_watcher_that_reads_nothing_at_its_end_is_cut_off_sooner(
+    certificates: Path, asked: str
+) -> None:  # LW-144: else it would hold up a server that stops
+    options = replace(
+        QUICK,
+        stuck_watch_timeout=timedelta(seconds=60),
+        stuck_watch_end_timeout=timedelta(seconds=0.3),
+    )
+    async with served(certificates, options) as one:
+        watches = one.replica.app.watches
+        target = f"{N}?watch=1&resourceVersion={one.replica.rev}{asked}"
+        with await asyncio.to_thread(left_unread, one, request(target)):
+            for _ in range(20):
+                one.replica.change(
+                    "example", "train-0-e1", "Running", **{"status.reason": "y" * 200_000}
+                )
+            if not asked:
+                await asyncio.sleep(0.7)  # twice as long as it would have at its end
+                assert (len(watches), one.replica.app.metrics.terminated_watchers) == (1, 0)
+                await watches.drain(0)
+            await until(lambda: len(watches) == 0, 30)
+
+        assert one.replica.app.metrics.terminated_watchers == 1
 
 
 async def test_a_watcher_that_reads_slowly_is_not_cut_off() -> None:  # AS-093, LW-146
