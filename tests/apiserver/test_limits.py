@@ -135,8 +135,8 @@ async def test_anything_else_is_none(replica: Replica, text: str) -> None:  # LW
 
 @pytest.mark.parametrize("hot_path", [True, False])
 async def test_a_fault_of_ours_is_told_without_its_cause(
-    hot_path: bool,
-) -> None:  # AS-094, LW-197
+    hot_path: bool, caplog: pytest.LogCaptureFixture
+) -> None:  # AS-094, LW-197, LW-202: the log has the cause under the requestId
     replica = replica_of(hot_path=hot_path)
     async with running(replica):
         replica.cache._pins = None  # type: ignore[assignment]
@@ -150,6 +150,9 @@ async def test_a_fault_of_ours_is_told_without_its_cause(
     assert found["details"] == {"causes": [{"message": got.headers["audit-id"]}]}
     assert "retry-after" not in got.headers
     assert b"NoneType" not in got.body
+    [line] = [one for one in caplog.records if one.message == "a request failed"]
+    assert vars(line)["request_id"] == found["requestId"] == got.headers["audit-id"]
+    assert "NoneType" in str(line.exc_info)
 
 
 # -- the drain -------------------------------------------------------------------------------------
