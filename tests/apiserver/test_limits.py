@@ -183,6 +183,7 @@ async def test_the_drain_step_by_step() -> None:  # AS-095, LW-147
             assert await stream.line() is None
             await draining
             refused = await replica.admin.get(N)
+            no_watch = await replica.admin.get(f"{N}?watch=1")
             still = await replica.admin.get("/metrics")
 
     assert (during.status, during.headers["connection"]) == (200, "close")
@@ -191,7 +192,7 @@ async def test_the_drain_step_by_step() -> None:  # AS-095, LW-147
     assert live.status == 200
     assert bookmark["object"]["metadata"]["resourceVersion"] == str(moved)
     assert (refused.status, refused.headers["retry-after"]) == (429, "5")
-    assert refused.headers["connection"] == "close"
+    assert refused.headers["connection"] == no_watch.headers["connection"] == "close"
     assert body(refused)["message"] == ("The apiserver is shutting down, please try again later.")
     assert still.status == 200
 
