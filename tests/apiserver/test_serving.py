@@ -229,6 +229,18 @@ async def test_a_header_block_is_bounded(one: Served, ends: bool) -> None:  # AS
     assert found["message"] == "Request entity too large: limit is 16384"
 
 
+@pytest.mark.parametrize(
+    "raw",
+    [request(f"{N}?{'y' * 40_000}", method="HEAD"), b"HEAD /livez HTTP/1.1\r\n\r\n"],
+    ids=["headers", "no-host"],
+)
+async def test_a_refusal_of_a_head_has_no_body(one: Served, raw: bytes) -> None:  # LW-007, LW-193
+    head, _, body = (await one.exchange(raw)).partition(b"\r\n\r\n")
+
+    assert head.startswith(b"HTTP/1.1 4")
+    assert (content_length(head) > 0, body) == (True, b"")
+
+
 async def test_headers_that_never_end_are_cut_off(one: Served) -> None:  # AS-090
     async with one.connect() as (reader, writer), asyncio.timeout(3):
         writer.write(b"GET /livez HTTP/1.1\r\nX-Slow: ")
