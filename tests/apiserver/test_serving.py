@@ -262,20 +262,23 @@ async def test_an_idle_connection_may_wait_for_its_next_request(one: Served) -> 
 async def test_a_watcher_that_reads_nothing_is_cut_off(one: Served) -> None:  # AS-093, LW C-88
     replica = one.replica
     target = f"{N}?watch=1&resourceVersion={replica.rev}"
+    seen: list[str] = []
     with await asyncio.to_thread(left_unread, one, request(target)):
         async with one.http.stream("GET", target) as other:
             lines = other.aiter_lines()
-            seen = 0
             async with asyncio.timeout(20):
                 while replica.app.metrics.terminated_watchers == 0:
                     replica.change(
                         "example", "train-0-e1", "Running", **{"status.reason": "y" * 200_000}
                     )
-                    await anext(lines)  # the other one is not delayed
-                    seen += 1
-
-    assert seen > 1
+                    seen.append(await anext(lines))  # the other one is not delayed
     await until(lambda: len(replica.app.watches) == 0)
+    async with one.http.stream("GET", target) as again:
+        resumed = again.aiter_lines()
+        missed = [await anext(resumed) for _ in seen]
+
+    assert len(seen) > 1
+    assert missed == seen
 
 
 @pytest.mark.parametrize("asked", ["", "&timeoutSeconds=1"], ids=["drain", "timeout"])
