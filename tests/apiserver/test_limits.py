@@ -197,6 +197,25 @@ async def test_the_drain_step_by_step() -> None:  # AS-095, LW-147
     assert still.status == 200
 
 
+async def test_a_watch_that_begins_while_others_are_ended_ends_too() -> None:  # AS-095, LW-147
+    """Its start waits for a version; the server that stops would wait for it for a minute."""
+    replica = replica_of(
+        options=ServerOptions(shutdown_delay=timedelta(0), shutdown_watch_grace=timedelta(0))
+    )
+    fill(replica)
+    query = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
+    target = f"{N}?watch=1&resourceVersion={replica.rev + 1}&{query}"
+    async with running(replica), replica.admin.open("GET", target) as stream:
+        draining = spawn("drain", replica.app.drain())
+        await replica.advance(0.25)
+        await draining
+        assert (len(replica.app.watches), replica.app.in_flight.watches) == (0, 1)
+        replica.change("example", "train-0-e1", "Failed")
+        ending = spawn("end", stream.line())
+        await replica.advance(2)
+        assert await ending is None
+
+
 async def test_the_ends_of_many_watches_are_spread() -> None:  # AS-095
     replica = replica_of(
         options=ServerOptions(
