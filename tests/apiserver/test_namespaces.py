@@ -131,6 +131,16 @@ async def test_a_watch_of_an_admin(replica: Replica) -> None:
     assert revs == [len(replica.tables.log) - 1, len(replica.tables.log)]
 
 
+async def test_a_watch_begins_in_rising_revision(replica: Replica) -> None:  # LW-016, LW-134
+    replica.tables.project("a-later-one", START)
+    await changed(replica)
+    async with replica.admin.open("GET", f"{NS}?watch=1") as stream:
+        initial = await stream.events(3)
+
+    names = [event["object"]["metadata"]["name"] for event in initial]
+    assert names == ["example", "other", "a-later-one"]
+
+
 async def test_a_watch_of_a_member(replica: Replica) -> None:
     rev = len(replica.tables.log)
     async with replica.alice.open("GET", f"{NS}?watch=1&resourceVersion={rev}") as stream:
