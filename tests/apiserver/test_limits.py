@@ -150,8 +150,8 @@ async def test_anything_else_is_none(replica: Replica, text: str) -> None:  # LW
 
 @pytest.mark.parametrize("hot_path", [True, False])
 async def test_a_fault_of_ours_is_told_without_its_cause(
-    hot_path: bool,
-) -> None:  # AS-094, LW-197
+    hot_path: bool, caplog: pytest.LogCaptureFixture
+) -> None:  # AS-094, LW-197, LW-202: the log has the cause under the requestId
     replica = replica_of(hot_path=hot_path)
     async with running(replica):
         replica.cache._pins = None  # type: ignore[assignment]
@@ -165,6 +165,9 @@ async def test_a_fault_of_ours_is_told_without_its_cause(
     assert found["details"] == {"causes": [{"message": got.headers["audit-id"]}]}
     assert "retry-after" not in got.headers
     assert b"NoneType" not in got.body
+    [line] = [one for one in caplog.records if one.message == "a request failed"]
+    assert vars(line)["request_id"] == found["requestId"] == got.headers["audit-id"]
+    assert "NoneType" in str(line.exc_info)
 
 
 # -- the drain -------------------------------------------------------------------------------------
@@ -195,7 +198,9 @@ async def test_the_drain_step_by_step() -> None:  # AS-095, LW-147
             assert await stream.line() is None
             await draining
             refused = await replica.admin.get(N)
+            no_watch = await replica.admin.get(f"{N}?watch=1")
             still = await replica.admin.get("/metrics")
+            health = [(await replica.stranger.get(path)).status for path in ("/livez", "/readyz")]
 
     assert (during.status, during.headers["connection"]) == (200, "close")
     assert ready.status == 500
@@ -203,9 +208,28 @@ async def test_the_drain_step_by_step() -> None:  # AS-095, LW-147
     assert live.status == 200
     assert bookmark["object"]["metadata"]["resourceVersion"] == str(moved)
     assert (refused.status, refused.headers["retry-after"]) == (429, "5")
-    assert refused.headers["connection"] == "close"
+    assert refused.headers["connection"] == no_watch.headers["connection"] == "close"
     assert body(refused)["message"] == ("The apiserver is shutting down, please try again later.")
-    assert still.status == 200
+    assert (still.status, health) == (200, [200, 500])
+
+
+async def test_a_watch_that_begins_while_others_are_ended_ends_too() -> None:  # AS-095, LW-147
+    """Its start waits for a version; the server that stops would wait for it for a minute."""
+    replica = replica_of(
+        options=ServerOptions(shutdown_delay=timedelta(0), shutdown_watch_grace=timedelta(0))
+    )
+    fill(replica)
+    query = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
+    target = f"{N}?watch=1&resourceVersion={replica.rev + 1}&{query}"
+    async with running(replica), replica.admin.open("GET", target) as stream:
+        draining = spawn("drain", replica.app.drain())
+        await replica.advance(0.25)
+        await draining
+        assert (len(replica.app.watches), replica.app.in_flight.watches) == (0, 1)
+        replica.change("example", "train-0-e1", "Failed")
+        ending = spawn("end", stream.line())
+        await replica.advance(2)
+        assert await ending is None
 
 
 async def test_the_ends_of_many_watches_are_spread() -> None:  # AS-095

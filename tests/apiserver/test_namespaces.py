@@ -131,6 +131,16 @@ async def test_a_watch_of_an_admin(replica: Replica) -> None:
     assert revs == [len(replica.tables.log) - 1, len(replica.tables.log)]
 
 
+async def test_a_watch_begins_in_rising_revision(replica: Replica) -> None:  # LW-016, LW-134
+    replica.tables.project("a-later-one", START)
+    await changed(replica)
+    async with replica.admin.open("GET", f"{NS}?watch=1") as stream:
+        initial = await stream.events(3)
+
+    names = [event["object"]["metadata"]["name"] for event in initial]
+    assert names == ["example", "other", "a-later-one"]
+
+
 async def test_a_watch_of_a_member(replica: Replica) -> None:
     rev = len(replica.tables.log)
     async with replica.alice.open("GET", f"{NS}?watch=1&resourceVersion={rev}") as stream:
@@ -162,18 +172,24 @@ async def test_a_tail_that_was_missed_is_410(replica: Replica) -> None:
     assert (event["type"], event["object"]["reason"]) == ("ERROR", "Expired")
 
 
-async def test_a_project_that_came_again_is_another_one(replica: Replica) -> None:
+async def test_a_project_that_came_again_is_another_one(replica: Replica) -> None:  # LW-131
     rev = len(replica.tables.log)
     async with replica.admin.open("GET", f"{NS}?watch=1&resourceVersion={rev}") as stream:
         old = replica.tables.projects["other"].uid
         replica.tables.stir.clear()
         replica.tables.drop_project("other")
+        replica.tables.project("between", START)
         replica.tables.project("other", START + timedelta(minutes=1))
-        events = await stream.events(2)
+        events = await stream.events(3)
 
-    assert [e["type"] for e in events] == ["DELETED", "ADDED"]
-    assert events[0]["object"]["metadata"]["uid"] == str(old)
-    assert events[1]["object"]["metadata"]["uid"] != str(old)
+    metadata = [e["object"]["metadata"] for e in events]
+    assert [(e["type"], one["name"]) for e, one in zip(events, metadata, strict=True)] == [
+        ("DELETED", "other"),
+        ("ADDED", "between"),
+        ("ADDED", "other"),
+    ]
+    assert [int(one["resourceVersion"]) for one in metadata] == [rev + 1, rev + 2, rev + 3]
+    assert metadata[0]["uid"] == str(old) != metadata[2]["uid"]
 
 
 async def test_shards_of_projects(replica: Replica) -> None:  # LW-016, LW-166

@@ -1,4 +1,7 @@
-"""Real kubectl against a server that is over its limits: told 429, it comes again and succeeds."""
+"""Real kubectl where a server does not go on: told 429, it comes again and succeeds.
+
+A watch that the server ends it takes for done.
+"""
 
 import asyncio
 import os
@@ -81,3 +84,33 @@ async def test_kubectl_gets_over_an_overload(
         assert len(done.stdout.splitlines()) == 13
     else:
         assert done.stdout == "attempt.nodus.dev/train-1-e1 condition met\n"
+
+
+@pytest.mark.conformance
+@pytest.mark.parametrize("kubectl", [max(programs.KUBECTL)], indirect=True)
+async def test_kubectl_takes_the_end_of_its_watch_for_done(
+    kubectl: Path, certificates: Path, tmp_path: Path
+) -> None:  # LW C-79, LW-144
+    arguments = ("get", "attempts", "-w", "--output-watch-events", "--no-headers")
+    options = ServerOptions(shutdown_delay=timedelta(0), shutdown_watch_grace=timedelta(0))
+    async with served(certificates, options) as one:
+        replica = one.replica
+        running = asyncio.create_task(
+            asyncio.to_thread(run, kubectl, one, certificates, tmp_path, *arguments)
+        )
+        await until(lambda: len(replica.app.watches) == 1 or running.done(), 60)
+        assert not running.done(), running.result().stderr
+        replica.change("example", "train-0-e1", "Failed")
+        gone = replica.delete("example", "train-1-e1")
+        [watcher] = replica.cache.watchers.all()
+        await until(lambda: watcher.position >= gone, 30)
+        await replica.app.watches.drain(0)
+        done = await running
+
+    rows = [line.split()[:3] for line in done.stdout.splitlines()]
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [event for event, *_ in rows[:12]] == ["ADDED"] * 12
+    assert rows[12:] == [
+        ["MODIFIED", "train-0-e1", "Failed"],
+        ["DELETED", "train-1-e1", "Queued"],
+    ]

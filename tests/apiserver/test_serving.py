@@ -7,6 +7,8 @@ import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import httpx
@@ -14,7 +16,7 @@ import orjson
 import pytest
 from tests.apiserver.conftest import ADMIN, A, N
 from tests.apiserver.raw import left_unread
-from tests.apiserver.serving import Served, plain, served
+from tests.apiserver.serving import QUICK, Served, plain, served
 from tests.watchcache.conftest import until
 
 from nodus_api.apiserver.peer import STATE_KEY
@@ -81,13 +83,19 @@ async def test_the_headers_of_a_watch_come_at_once(one: Served) -> None:  # LW-1
     await until(lambda: len(one.replica.app.watches) == 0)  # LW-148
 
 
-async def test_what_was_written_is_sent_at_once(one: Served) -> None:  # LW-129
-    """Else each answer, and each event of a watch, waits for an acknowledgement of the last."""
+async def test_what_was_written_is_sent_at_once(one: Served) -> None:  # LW-129, LW-151
+    """Else each answer, and each event of a watch, waits for an acknowledgement of the last.
+
+    And a quiet watch, which has no heartbeat, is kept open by TCP.
+    """
     async with one.connect():
         await until(lambda: len(one.server.server_state.connections) == 1)
         [connection] = one.server.server_state.connections
         sock = connection.transport.get_extra_info("socket")
         assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
+        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        if hasattr(socket, "TCP_KEEPIDLE"):
+            assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) <= 30
 
 
 async def test_a_watch_by_http_1_0_has_no_chunks(one: Served) -> None:  # LW-127
@@ -253,6 +261,18 @@ async def test_a_header_block_is_bounded(one: Served, ends: bool) -> None:  # AS
     assert found["message"] == "Request entity too large: limit is 16384"
 
 
+@pytest.mark.parametrize(
+    "raw",
+    [request(f"{N}?{'y' * 40_000}", method="HEAD"), b"HEAD /livez HTTP/1.1\r\n\r\n"],
+    ids=["headers", "no-host"],
+)
+async def test_a_refusal_of_a_head_has_no_body(one: Served, raw: bytes) -> None:  # LW-007, LW-193
+    head, _, body = (await one.exchange(raw)).partition(b"\r\n\r\n")
+
+    assert head.startswith(b"HTTP/1.1 4")
+    assert (content_length(head) > 0, body) == (True, b"")
+
+
 async def test_headers_that_never_end_are_cut_off(one: Served) -> None:  # AS-090
     async with one.connect() as (reader, writer), asyncio.timeout(3):
         writer.write(b"GET /livez HTTP/1.1\r\nX-Slow: ")
@@ -274,20 +294,49 @@ async def test_an_idle_connection_may_wait_for_its_next_request(one: Served) -> 
 async def test_a_watcher_that_reads_nothing_is_cut_off(one: Served) -> None:  # AS-093, LW C-88
     replica = one.replica
     target = f"{N}?watch=1&resourceVersion={replica.rev}"
+    seen: list[str] = []
     with await asyncio.to_thread(left_unread, one, request(target)):
         async with one.http.stream("GET", target) as other:
             lines = other.aiter_lines()
-            seen = 0
             async with asyncio.timeout(20):
                 while replica.app.metrics.terminated_watchers == 0:
                     replica.change(
                         "example", "train-0-e1", "Running", **{"status.reason": "y" * 200_000}
                     )
-                    await anext(lines)  # the other one is not delayed
-                    seen += 1
-
-    assert seen > 1
+                    seen.append(await anext(lines))  # the other one is not delayed
     await until(lambda: len(replica.app.watches) == 0)
+    async with one.http.stream("GET", target) as again:
+        resumed = again.aiter_lines()
+        missed = [await anext(resumed) for _ in seen]
+
+    assert len(seen) > 1
+    assert missed == seen
+
+
+@pytest.mark.parametrize("asked", ["", "&timeoutSeconds=1"], ids=["drain", "timeout"])
+async def test_a_watcher_that_reads_nothing_at_its_end_is_cut_off_sooner(
+    certificates: Path, asked: str
+) -> None:  # LW-144: else it would hold up a server that stops
+    options = replace(
+        QUICK,
+        stuck_watch_timeout=timedelta(seconds=60),
+        stuck_watch_end_timeout=timedelta(seconds=0.3),
+    )
+    async with served(certificates, options) as one:
+        watches = one.replica.app.watches
+        target = f"{N}?watch=1&resourceVersion={one.replica.rev}{asked}"
+        with await asyncio.to_thread(left_unread, one, request(target)):
+            for _ in range(20):
+                one.replica.change(
+                    "example", "train-0-e1", "Running", **{"status.reason": "y" * 200_000}
+                )
+            if not asked:
+                await asyncio.sleep(0.7)  # twice as long as it would have at its end
+                assert (len(watches), one.replica.app.metrics.terminated_watchers) == (1, 0)
+                await watches.drain(0)
+            await until(lambda: len(watches) == 0, 30)
+
+        assert one.replica.app.metrics.terminated_watchers == 1
 
 
 async def test_a_watcher_that_reads_slowly_is_not_cut_off() -> None:  # AS-093, LW-146

@@ -58,7 +58,7 @@ class Source:
         """Nothing is held."""
 
 
-async def lines_of(source: Source) -> list[Any]:
+async def lines_of(source: Source, *, bookmarks: int = 1) -> list[Any]:
     clock, metrics = ManualClock(START), Metrics()
     scope = {"type": "http", "method": "GET", "state": {}, "headers": []}
     path = b"/apis/nodus.dev/v1/attempts"
@@ -76,11 +76,11 @@ async def lines_of(source: Source) -> list[Any]:
 
     stream = WatchStream(
         begin,
-        options=ListOptions.parse("watch=1&resourceVersion=10&allowWatchBookmarks=1"),
+        options=ListOptions.parse(f"watch=1&resourceVersion=10&allowWatchBookmarks={bookmarks}"),
         rendering=Rendering(
             form=ATTEMPT_FORM, representation=PLAIN, include=IncludeObject.METADATA, now=START
         ),
-        times=StreamTimes(lasts=100.0, bookmark_interval=60.0, stuck=5.0),
+        times=StreamTimes(lasts=100.0, bookmark_interval=60.0, stuck=5.0, stuck_at_end=5.0),
         clock=clock,
         statuses=StatusRenderer(""),
         metrics=metrics,
@@ -105,6 +105,12 @@ async def test_a_bookmark_before_the_end_tells_where_everything_was_sent() -> No
 
     assert [event["type"] for event in events] == ["ADDED", "BOOKMARK"]
     assert events[1]["object"]["metadata"]["resourceVersion"] == "15"
+
+
+async def test_no_bookmark_to_whom_did_not_allow_one() -> None:  # LW-136
+    events = await lines_of(Source(position=15, process_position=15), bookmarks=0)
+
+    assert [event["type"] for event in events] == ["ADDED"]
 
 
 async def test_no_bookmark_over_what_was_not_taken() -> None:  # LW-136, LW-137, AS-095

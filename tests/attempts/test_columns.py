@@ -79,6 +79,9 @@ def test_an_attempt_that_was_never_tried() -> None:  # LW-256
 
 def test_a_waiting_attempt_says_for_what() -> None:  # LW-256
     assert row("waiting")["Reason"] == "(Capacity)"
+    moved = orjson.loads(render(EXAMPLES["waiting"]).doc)
+    moved["status"]["phase"] = "Provisioning"
+    assert cells(moved, NOW)[2] is None  # while Queued alone
 
 
 def test_ages_move_with_the_moment() -> None:  # LW-252, LW-256

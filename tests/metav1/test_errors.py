@@ -20,6 +20,7 @@ def test_every_error_is_a_whole_status(name: str) -> None:  # LW-180, LW-202
     status = error.to_status(request_id="0c8f", public_url="https://nodus.test/")
     code = CODES[error.reason]
     assert status.code == error.http_status in code.http
+    assert status.reason == error.reason
     assert status.docs == f"https://nodus.test/docs/errors/{error.reason}"
     assert status.fix.endswith(".")
     assert status.request_id == "0c8f"

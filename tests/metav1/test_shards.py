@@ -57,6 +57,11 @@ def test_an_empty_parameter_is_not_given() -> None:  # LW-163
             call("0x0"),
             f'hexStart must be a 0x-prefixed 16-digit hex value, got "0x0" (did you mean "{LOW}"?)',
         ),
+        (
+            call(end="0x" + "8" * 15),
+            f'hexEnd must be a 0x-prefixed 16-digit hex value, got "0x{"8" * 15}" '
+            f'(did you mean "0x0{"8" * 15}"?)',
+        ),
         (call("8000000000000000"), "hexStart must have '0x' prefix, got \"8000000000000000\""),
         (call("0x"), "hexStart: hex value is required after '0x'"),
         (call("0x8" + "0" * 17), f'hexStart: hex value too long (18 chars, max 17): "8{"0" * 17}"'),

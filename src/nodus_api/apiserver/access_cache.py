@@ -143,17 +143,22 @@ class AccessCache:
     def _record(
         self, before: AccessView, after: AccessView, changes: Sequence[AccessChange]
     ) -> None:
+        first: dict[str, int] = {}
         last: dict[str, int] = {}
+        found = []
         for change in changes:
+            if change.what == "project":
+                first.setdefault(change.key, change.rev)
             if change.what in ("project", "member") and change.rev <= after.rev:
                 last[change.key] = change.rev
-        for name, rev in sorted(last.items(), key=lambda item: item[1]):
+        for name, rev in last.items():
             old, new = before.project(name), after.project(name)
             if old is not None and new is not None and old.record.uid != new.record.uid:
-                # one project went and another took its name: two facts, in that order
-                self._events.append(ProjectEvent(rev=rev - 1, before=old, after=None))
+                # one project went and another took its name: two facts, each at its revision
+                found.append(ProjectEvent(rev=first[name], before=old, after=None))
                 old = None
-            self._events.append(ProjectEvent(rev=rev, before=old, after=new))
+            found.append(ProjectEvent(rev=rev, before=old, after=new))
+        self._events += sorted(found, key=lambda event: event.rev)
         if len(self._events) > EVENTS:
             self.floor = self._events[-EVENTS - 1].rev
             del self._events[:-EVENTS]

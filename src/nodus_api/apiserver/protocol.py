@@ -271,7 +271,9 @@ class NodusProtocol(HttpToolsProtocol):
             (b"connection", b"close"),
         )
         lines = [b"%b: %b\r\n" % header for header in headers]
-        self.transport.write(b"".join((STATUS_LINE[int(error.http_status)], *lines, b"\r\n", body)))
+        head = b"".join((STATUS_LINE[int(error.http_status)], *lines, b"\r\n"))
+        # what follows the answer to a HEAD would be read as another answer (LW-007)
+        self.transport.write(head if self.parser.get_method() == b"HEAD" else head + body)
         # the chain never learns of it, and the requestId must be found all the same (LW-202)
         log.info(
             "request",

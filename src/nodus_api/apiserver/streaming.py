@@ -104,6 +104,7 @@ class StreamTimes:
     lasts: float
     bookmark_interval: float
     stuck: float
+    stuck_at_end: float
 
 
 class WatchStream:
@@ -137,7 +138,7 @@ class WatchStream:
     async def send(self, request: Request, receive: Receive, send: Send) -> None:
         """Run the watch to its end; the response is always ended cleanly."""
         self._started = self._clock.monotonic()
-        out = _Writer(request, send, self._times.stuck, self._metrics)
+        out = _Writer(request, send, self._times, self._metrics)
         await out.start()
         self._metrics.running(request.info, 1)
         try:
@@ -163,6 +164,8 @@ class WatchStream:
     async def _run(self, request: Request, receive: Receive, out: "_Writer") -> None:
         source = await self._begin()
         closed = self._opened(request, source)
+        ends = self._started + self._times.lasts
+        out.ending = lambda: source.over is not None or self._clock.monotonic() >= ends
         listener = spawn("watch-disconnect", _until_disconnect(receive, source, out))
         try:
             if await self._send_initial(source, out):
@@ -252,12 +255,14 @@ class WatchStream:
 class _Writer:
     """Writes the body in pieces; a peer that takes nothing for too long is cut off (AS-093)."""
 
-    def __init__(self, request: Request, send: Send, stuck: float, metrics: Metrics) -> None:
+    def __init__(self, request: Request, send: Send, times: StreamTimes, metrics: Metrics) -> None:
         self._request = request
         self._send = send
-        self._stuck = stuck
+        self._times = times
         self._metrics = metrics
         self.alive = True
+        self.ending: Callable[[], bool] = lambda: False
+        """Whether the stream is to end: then a peer that takes nothing gets less time (LW-144)."""
 
     async def start(self) -> None:
         """Send status and headers at once, before any event (LW-121)."""
@@ -279,14 +284,16 @@ class _Writer:
 
     async def finish(self) -> None:
         """End the body cleanly (LW-144)."""
+        self.ending = lambda: True
         await self._body(b"", more=False)
 
     async def _body(self, data: bytes, *, more: bool = True) -> None:
         peer = peer_of(self._request.scope)
-        taken = peer.acknowledged()
-        while True:
+        taken, stood = peer.acknowledged(), 0.0
+        pause = min(self._times.stuck, self._times.stuck_at_end)
+        while stood < self._patience(taken):
             try:
-                async with asyncio.timeout(self._stuck):
+                async with asyncio.timeout(pause):
                     await self._send(
                         {"type": "http.response.body", "body": data, "more_body": more}
                     )
@@ -294,11 +301,15 @@ class _Writer:
             except TimeoutError:
                 # the server waits for room before it writes, so a second try repeats nothing
                 before, taken = taken, peer.acknowledged()
-                if taken is None or taken == before:
-                    break
+                stood = stood + pause if taken is None or taken == before else 0.0
         self.alive = False
         self._metrics.terminated_watchers += 1
         peer.abort()
+
+    def _patience(self, taken: int | None) -> float:
+        """Return how long the peer may stand still; the longer time where none can see it move."""
+        hurried = self.ending() and taken is not None
+        return min(self._times.stuck, self._times.stuck_at_end) if hurried else self._times.stuck
 
 
 async def _until_disconnect(receive: Receive, source: WatchSource, out: _Writer) -> None:
