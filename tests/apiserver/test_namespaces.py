@@ -90,6 +90,48 @@ async def test_pages_and_selectors(replica: Replica) -> None:
     assert names(exact.body) == ["example", "other"]
 
 
+async def test_an_old_state_shows_nothing_that_is_closed_now(
+    replica: Replica,
+) -> None:  # LW-016: rights are of now, the state is that of the revision
+    replica.tables.project("mine", START)
+    replica.tables.member("mine", "user", "alice")
+    await changed(replica)
+    then = len(replica.tables.log)
+    replica.tables.remove_member("example", "user", "alice")
+    replica.tables.member("other", "user", "alice")
+    await changed(replica)
+    exact = f"{NS}?resourceVersion={then}&resourceVersionMatch=Exact"
+    paged = f"{NS}?resourceVersion={then}&limit=5"
+
+    for query in (exact, paged):
+        got = await replica.alice.get(query)
+        assert names(got.body) == ["mine"]
+        assert body(got)["metadata"]["resourceVersion"] == str(then)
+    assert names((await replica.admin.get(exact)).body) == ["example", "mine", "other"]
+    assert names((await replica.alice.get(NS)).body) == ["mine", "other"]
+    async with replica.alice.open("GET", f"{NS}?watch=1&resourceVersion={then}") as stream:
+        went, came = await stream.events(2)
+    assert (went["type"], went["object"]["metadata"]["name"]) == ("DELETED", "example")
+    assert (came["type"], came["object"]["metadata"]["name"]) == ("ADDED", "other")
+
+
+async def test_a_page_of_an_old_state_shows_nothing_that_is_closed_now(
+    replica: Replica,
+) -> None:  # LW-016, LW-110
+    for name in ("one", "two"):
+        replica.tables.project(name, START)
+        replica.tables.member(name, "user", "alice")
+    await changed(replica)
+    first = body(await replica.alice.get(f"{NS}?limit=1"))
+    replica.tables.remove_member("one", "user", "alice")
+    await changed(replica)
+    rest = await replica.alice.get(f"{NS}?limit=5&continue={first['metadata']['continue']}")
+
+    assert [item["metadata"]["name"] for item in first["items"]] == ["example"]
+    assert names(rest.body) == ["two"]
+    assert body(rest)["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
+
+
 async def test_an_older_state_that_is_gone_is_410(replica: Replica) -> None:
     got = await replica.admin.get(f"{NS}?resourceVersion=1&resourceVersionMatch=Exact")
 

@@ -176,9 +176,21 @@ class NamespaceReads:
             raise StateTooOld(rev, self._access.floor + 1)
         return found
 
-    @staticmethod
-    def _visible(view: AccessView, user: User, chosen: Choice) -> list[ProjectView]:
-        return [p for p in view.projects() if p.visible_to(user) and chosen(p.record)]
+    def _visible(self, view: AccessView, user: User, chosen: Choice) -> list[ProjectView]:
+        """Return what the user saw at the view, and may still see.
+
+        Rights are of now, as kube-apiserver's are, however old the state that is read: an old one
+        never shows what the user may not see any more. What he could not see then is no part of
+        the state at that revision, so a watch from it brings it once (LW-135).
+        """
+        now = self._loaded()
+        return [
+            project
+            for project in view.projects()
+            if project.visible_to(user)
+            and now.may_read(user, project.record.name)
+            and chosen(project.record)
+        ]
 
 
 def _user(request: Request) -> User:
