@@ -8,6 +8,7 @@ from fastapi import FastAPI
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 
 from nodus_api.apiserver.access import AccessSource
+from nodus_api.apiserver.access_behind import AccessBehind
 from nodus_api.apiserver.access_cache import AccessCache
 from nodus_api.apiserver.answers import Receive, Send
 from nodus_api.apiserver.authentication import Authenticator, FailedLogins
@@ -164,7 +165,9 @@ def create_app(
     add_status_handlers(inner, statuses)
     for router in (
         attempt_routes(attempts),
-        namespace_routes(NamespaceReads(view, project_watchers, cache, tools)),
+        namespace_routes(
+            NamespaceReads(view, AccessBehind(access), project_watchers, cache, tools)
+        ),
         discovery_routes(version),
         openapi_routes(clock),
         health_routes(health, _registry(metrics, cache)),
