@@ -140,7 +140,11 @@ def create_app(
         metrics=metrics,
         watches=watches,
     )
-    attempts = AttemptReads(cache, tools)
+    attempts = AttemptReads(
+        cache,
+        tools,
+        is_project=lambda name: not options.standalone or _is_project(view, name),
+    )
     lag = LoopLag(clock)
     background = Background(
         {
@@ -242,6 +246,10 @@ def _follow_access(
 
     watches.allowed = still_allowed
     view.changed = changed
+
+
+def _is_project(access: AccessCache, name: str) -> bool:
+    return access.view is not None and access.view.project(name) is not None
 
 
 async def _judge_again(view: AccessCache, clock: Clock) -> None:
