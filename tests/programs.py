@@ -4,6 +4,9 @@
 one that NODUS_TEST_PROGRAMS names, and says which could not be had; the tests that need one of
 these are then skipped, visibly. What is made of files of this repository is made anew when they
 change.
+
+Why each could not be had is kept beside them: test_programs.py fails where it is neither that this
+machine lacks the tool, nor that the network refused the packages.
 """
 
 import contextlib
@@ -11,6 +14,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -28,6 +32,28 @@ CLIENTS = TESTS / "clients"
 SERVERS = TESTS / "differential"
 PATIENCE = 900  # seconds that one program may take
 PATIENCE_WITH_SERVERS = 3600  # kube-apiserver is ten minutes of one core, and cores are shared
+
+
+class NoTool(ValueError):
+    """This machine does not have the tool that makes a program, or one that is too old."""
+
+
+class Refused(ValueError):
+    """The network, or the registry behind it, did not give what a program is made of."""
+
+
+_REFUSALS = re.compile(
+    r"no such host|name resolution|ENOTFOUND|EAI_AGAIN|dial tcp|i/o timeout|ETIMEDOUT|timed out"
+    r"|connection (refused|reset)|ECONNREFUSED|ECONNRESET|network is unreachable|ENETUNREACH"
+    r"|NewConnectionError|ProxyError|proxyconnect|tls handshake timeout|x509: "
+    r"|CERTIFICATE_VERIFY_FAILED|SELF_SIGNED_CERT|\bE(401|403|404|429)\b"
+    r"|\b(401 Unauthorized|403 Forbidden|404 Not Found|407 Proxy|410 Gone|429 Too Many"
+    r"|4\d\d Client Error|50\d (Server Error|Internal|Bad Gateway|Service Unavail|Gateway Time))"
+    r"|no matching distribution found|module lookup disabled|toolchain not available",
+    re.IGNORECASE,
+)
+"""What go, npm and pip say of it."""
+_TOO_OLD = re.compile(r"requires go >= |module requires Go ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +242,7 @@ def _there(program: Path) -> Path | None:
 def _found(program: str) -> str:
     path = shutil.which(program)
     if path is None:
-        raise ValueError(f"{program} is not on the PATH")
+        raise NoTool(f"{program} is not on the PATH")
     return path
 
 
@@ -226,7 +252,7 @@ def _run(
     patience: float = PATIENCE,
     **environment: str,
 ) -> None:
-    """Run a command to its end; raises ValueError with the last of what it said."""
+    """Run a command to its end; raises as `failure_of` says, with the last of what it said."""
     done = subprocess.run(  # noqa: S603 -- names and versions of this file
         command,
         check=False,
@@ -237,7 +263,15 @@ def _run(
         env={**os.environ, **environment},
     )
     if done.returncode:
-        raise ValueError(f"{command[0]} {command[1]} failed: {done.stderr.strip()[-500:]}")
+        said = f"{Path(command[0]).name} {command[1]} failed: {done.stderr.strip()[-500:]}"
+        raise failure_of(done.stderr)(said)
+
+
+def failure_of(said: str) -> type[ValueError]:
+    """Return what a tool's errors tell of: Refused, NoTool, or a fault of ours."""
+    if _REFUSALS.search(said):
+        return Refused
+    return NoTool if _TOO_OLD.search(said) else ValueError
 
 
 WANTED: Mapping[str, Callable[[Path], None]] = {
@@ -251,33 +285,66 @@ WANTED: Mapping[str, Callable[[Path], None]] = {
 }
 
 
-def fetch(name: str) -> None:
+Absences = Mapping[str, Sequence[str]]
+"""Of each program that could not be had: NoTool, Refused or Fault, and the reason."""
+
+
+def fetch(name: str, home: Path, make: Callable[[Path], None]) -> None:
     """Make one program, whole or not at all; there already is no fault.
 
     Raises OSError, ValueError or TimeoutExpired.
     """
-    target = HOME / name
+    target = home / name
     if target.exists():
         return
-    HOME.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=HOME, prefix="fetch-") as folder:
+    with tempfile.TemporaryDirectory(dir=home, prefix="fetch-") as folder:
         fresh = Path(folder) / "fresh"
         fresh.mkdir()
-        WANTED[name](fresh)
+        make(fresh)
         with contextlib.suppress(FileExistsError):  # another made it meanwhile
             fresh.rename(target)
 
 
-def main() -> None:
-    """Make all that is missing, and say what could not be had.
+def fetch_all(home: Path, wanted: Mapping[str, Callable[[Path], None]]) -> Absences:
+    """Make all that is missing in `home`; keep, and return, why some could not be had.
 
     An OSError is no absence: a file of ours that is not there must not pass as one.
     """
-    for name in WANTED:
+    home.mkdir(exist_ok=True)
+    absences = {}
+    for name, make in wanted.items():
         try:
-            fetch(name)
+            fetch(name, home, make)
+        except (NoTool, Refused) as error:
+            absences[name] = (type(error).__name__, str(error))
         except (ValueError, subprocess.SubprocessError) as error:
-            print(f"{name} could not be had, its tests are skipped: {error}")  # noqa: T201
+            absences[name] = ("Fault", str(error))
+    (home / _ABSENCES).write_text(json.dumps(absences))
+    return absences
+
+
+def absence(home: Path, name: str) -> tuple[str, str] | None:
+    """Return why a program is not in `home`, None if it is there.
+
+    Besides the three kinds of Absences there is Unknown, of what nobody tried to make.
+    """
+    if (home / name).exists():
+        return None
+    kept = home / _ABSENCES
+    absences: Absences = json.loads(kept.read_text()) if kept.exists() else {}
+    if name not in absences:
+        return "Unknown", "nobody tried to make it: run `python -m tests.programs`"
+    kind, reason = absences[name]
+    return kind, reason
+
+
+_ABSENCES = "absences.json"
+
+
+def main() -> None:
+    """Make all that is missing, and say what could not be had."""
+    for name, (_, reason) in fetch_all(HOME, WANTED).items():
+        print(f"{name} could not be had, its tests are skipped: {reason}")  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -73,6 +73,10 @@ class AccessTables:
     log: list[Change] = field(default_factory=list)
     used: list[str] = field(default_factory=list)
     away: bool = False
+    mute: bool = False
+    """Whether nobody can follow the changes, while head and snapshot can be read."""
+    load_held: asyncio.Event | None = None
+    """What a load waits for."""
     stir: asyncio.Event = field(default_factory=asyncio.Event)
 
     # -- writing ---------------------------------------------------------------------------
@@ -126,8 +130,15 @@ class AccessTables:
         if self.away:
             raise ConnectionError("away")
 
+    def _check_followed(self) -> None:
+        self._check()
+        if self.mute:
+            raise ConnectionError("too many connections")
+
     async def load(self) -> Snapshot:
         self._check()
+        if self.load_held is not None:
+            await self.load_held.wait()
         return Snapshot(
             rev=len(self.log),
             projects=tuple(self.projects.values()),
@@ -140,7 +151,7 @@ class AccessTables:
         return len(self.log)
 
     async def changes(self, after: int) -> Sequence[Change]:
-        self._check()
+        self._check_followed()
         return self.log[after:]
 
     async def tokens_used(self, ids: Sequence[str]) -> None:
@@ -148,5 +159,5 @@ class AccessTables:
 
     @asynccontextmanager
     async def listen(self) -> AsyncIterator[Waking]:
-        self._check()
+        self._check_followed()
         yield Waking(self.stir)

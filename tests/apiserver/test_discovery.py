@@ -117,6 +117,8 @@ async def test_the_openapi_document(replica: Replica) -> None:  # LW C-89
     assert named.headers["expires"] == "Fri, 01 Jan 2027 12:00:00 GMT"
     assert other.headers["cache-control"] == "no-cache, private"
     assert (same.status, same.body) == (304, b"")
+    assert same.headers["etag"] == named.headers["etag"]
+    assert "content-type" not in same.headers  # as kube-apiserver
 
 
 async def test_swagger(replica: Replica) -> None:  # LW-233
@@ -128,6 +130,17 @@ async def test_swagger(replica: Replica) -> None:  # LW-233
     assert orjson.loads(got.body)["swagger"] == "2.0"
     assert got.headers["etag"]
     assert refused.status == 406
+
+
+@pytest.mark.parametrize("path", ["/openapi/v2", "/openapi/v3"])
+async def test_what_has_no_hash_in_its_url_is_asked_for_again(
+    replica: Replica, path: str
+) -> None:  # LW-059, as kube-apiserver: nobody between may answer for us
+    got = await replica.alice.get(path)
+    same = await replica.alice.get(path, if_none_match=got.headers["etag"])
+
+    assert (got.status, same.status) == (200, 304)
+    assert got.headers["cache-control"] == same.headers["cache-control"] == "no-cache, private"
 
 
 @pytest.mark.parametrize("code", sorted({code for codes in PAGES for code in codes}))

@@ -1,5 +1,6 @@
 """Projects as namespaces: what kubectl, kubens and kopf ask for (LW-016)."""
 
+import asyncio
 from datetime import timedelta
 from typing import Any
 from urllib.parse import quote
@@ -10,6 +11,8 @@ from tests.apiserver.conftest import START, Replica, T, names
 from tests.watchcache.conftest import until
 
 from nodus_api.metav1.shards import hash_of
+from nodus_api.tasks import spawn
+from nodus_api.watchcache.freshness import WAIT_SECONDS
 
 NS = "/api/v1/namespaces"
 
@@ -88,6 +91,48 @@ async def test_pages_and_selectors(replica: Replica) -> None:
     assert "continue" not in rest["metadata"]
     assert (names(one.body), names(none.body)) == (["other"], [])
     assert names(exact.body) == ["example", "other"]
+
+
+async def test_an_old_state_shows_nothing_that_is_closed_now(
+    replica: Replica,
+) -> None:  # LW-016: rights are of now, the state is that of the revision
+    replica.tables.project("mine", START)
+    replica.tables.member("mine", "user", "alice")
+    await changed(replica)
+    then = len(replica.tables.log)
+    replica.tables.remove_member("example", "user", "alice")
+    replica.tables.member("other", "user", "alice")
+    await changed(replica)
+    exact = f"{NS}?resourceVersion={then}&resourceVersionMatch=Exact"
+    paged = f"{NS}?resourceVersion={then}&limit=5"
+
+    for query in (exact, paged):
+        got = await replica.alice.get(query)
+        assert names(got.body) == ["mine"]
+        assert body(got)["metadata"]["resourceVersion"] == str(then)
+    assert names((await replica.admin.get(exact)).body) == ["example", "mine", "other"]
+    assert names((await replica.alice.get(NS)).body) == ["mine", "other"]
+    async with replica.alice.open("GET", f"{NS}?watch=1&resourceVersion={then}") as stream:
+        went, came = await stream.events(2)
+    assert (went["type"], went["object"]["metadata"]["name"]) == ("DELETED", "example")
+    assert (came["type"], came["object"]["metadata"]["name"]) == ("ADDED", "other")
+
+
+async def test_a_page_of_an_old_state_shows_nothing_that_is_closed_now(
+    replica: Replica,
+) -> None:  # LW-016, LW-110
+    for name in ("one", "two"):
+        replica.tables.project(name, START)
+        replica.tables.member(name, "user", "alice")
+    await changed(replica)
+    first = body(await replica.alice.get(f"{NS}?limit=1"))
+    replica.tables.remove_member("one", "user", "alice")
+    await changed(replica)
+    rest = await replica.alice.get(f"{NS}?limit=5&continue={first['metadata']['continue']}")
+
+    assert [item["metadata"]["name"] for item in first["items"]] == ["example"]
+    assert names(rest.body) == ["two"]
+    assert body(rest)["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
 
 
 async def test_an_older_state_that_is_gone_is_410(replica: Replica) -> None:
@@ -230,6 +275,93 @@ async def test_a_consistent_list_while_the_database_is_away(replica: Replica) ->
     cached = await replica.admin.get(f"{NS}?resourceVersion=0")
 
     assert (fresh.status, cached.status) == (503, 200)
+
+
+async def lagging(replica: Replica) -> int:
+    """Changes that the view does not come to; returns the revision that it stands at."""
+    position = len(replica.tables.log)
+    replica.tables.mute = True
+    replica.tables.project("new", START)
+    replica.tables.drop_project("other")
+    await until(lambda: replica.app.access.refused)
+    return position
+
+
+async def late(replica: Replica, *targets: str) -> list[Any]:
+    """Answers of those that wait for the view in vain."""
+    waiting = replica.app.access._reached
+    before = len(waiting)
+    asked = [spawn("asked", replica.admin.get(target)) for target in targets]
+    await until(lambda: len(waiting) >= before + len(targets))
+    await replica.advance(WAIT_SECONDS)
+    async with asyncio.timeout(30):
+        return await asyncio.gather(*asked)
+
+
+async def test_a_view_that_lags_is_read_around(
+    replica: Replica,
+) -> None:  # LW-101, LW-103, LW-105: as for attempts
+    position = await lagging(replica)
+    head = len(replica.tables.log)
+
+    everything, first = await late(replica, NS, f"{NS}?limit=1")
+    one, gone = await late(replica, f"{NS}/new", f"{NS}/other")
+    page = body(first)
+    rest = body(await replica.admin.get(f"{NS}?continue={page['metadata']['continue']}"))
+
+    assert names(everything.body) == ["example", "new"]
+    assert body(everything)["metadata"]["resourceVersion"] == str(head)
+    assert (one.status, gone.status) == (200, 404)
+    assert [i["metadata"]["name"] for i in page["items"] + rest["items"]] == ["example", "new"]
+    assert rest["metadata"]["resourceVersion"] == str(head)  # LW-110
+    assert replica.app.access.view is not None
+    assert replica.app.access.view.rev == position
+
+
+async def test_who_names_a_revision_is_told_to_come_again(
+    replica: Replica,
+) -> None:  # LW-103, LW-124
+    position = await lagging(replica)
+    head = len(replica.tables.log)
+    for query in ("", "&resourceVersionMatch=Exact"):
+        [got] = await late(replica, f"{NS}?resourceVersion={head}{query}")
+        assert (got.status, body(got)["message"]) == (
+            504,
+            f"Timeout: Too large resource version: {head}, current: {position}",
+        )
+
+
+async def test_few_read_around_a_view_at_once(replica: Replica) -> None:  # else 504
+    await lagging(replica)
+    held = replica.tables.load_held = asyncio.Event()
+    waiting = replica.app.access._reached
+    before = len(waiting)
+    asked = [spawn("asked", replica.admin.get(NS)) for _ in range(4)]
+    await until(lambda: len(waiting) == before + 4)
+    await replica.advance(WAIT_SECONDS)
+    await until(lambda: sum(one.done() for one in asked) == 2)
+    held.set()
+
+    assert sorted([(await one).status for one in asked]) == [200, 200, 504, 504]
+
+
+async def test_what_fails_around_a_view_is_told(replica: Replica) -> None:  # LW-199
+    await lagging(replica)
+    waiting = replica.app.access._reached
+    for lost in (False, True):
+        before = len(waiting)
+        asked = spawn("asked", replica.admin.get(NS))
+        await until(lambda before=before: len(waiting) == before + 1)  # type: ignore[misc]
+        if lost:
+            del replica.tables.log[-1:]  # a failover: that head is no more
+        replica.tables.away = not lost
+        await replica.advance(WAIT_SECONDS)
+        got = await asked
+        replica.tables.away = False
+
+        assert (got.status, body(got)["reason"]) == (
+            (429, "TooManyRequests") if lost else (503, "ServiceUnavailable")
+        )
 
 
 async def test_the_old_path_watches_one_project(replica: Replica) -> None:  # LW-006, LW-016

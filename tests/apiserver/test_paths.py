@@ -6,7 +6,10 @@ from uuid import UUID
 
 import orjson
 import pytest
-from tests.apiserver.conftest import A, N, Replica, T, names
+from tests.apiserver.conftest import START, A, N, Replica, T, names, replica_of, running
+from tests.watchcache.conftest import until
+
+from nodus_api.apiserver import ServerOptions
 
 FIXES = {
     "create": "nodus submit -f FILE{project}`",
@@ -46,6 +49,59 @@ async def test_an_attempt_that_is_not_there(
     )
     assert found["details"] == {"name": "nope", "group": "nodus.dev", "kind": "attempts"}
     assert found["requestId"] == got.headers["audit-id"]
+
+
+@pytest.mark.parametrize(
+    ("target", "fix"),
+    [
+        (f"{N}/nope", "See which names exist: `kubectl get attempts -n example`."),
+        (
+            "/apis/nodus.dev/v1/namespaces/ghost/attempts/nope",
+            'There is no project "ghost": see which exist with `kubectl get namespaces`.',
+        ),
+        (
+            f"{N}/train-0-e1/log",
+            'Attempts have no sub-resource "log": read the whole, with its status, by '
+            "`kubectl get attempt train-0-e1 -n example -o yaml`.",
+        ),
+        (
+            f"{N}/train-0-e1/proxy/a%20b",
+            'Attempts have no sub-resource "proxy/a b": read the whole, with its status, by '
+            "`kubectl get attempt train-0-e1 -n example -o yaml`.",
+        ),
+    ],
+)
+async def test_the_fix_is_for_what_is_not_there(
+    replica: Replica, target: str, fix: str
+) -> None:  # LW-003, LW-011, LW-202
+    """An Attempt of that name, its project, or something below it."""
+    got = await replica.admin.get(target)
+
+    found = status_of(got)
+    assert (found["reason"], found["fix"]) == ("NotFound", fix)
+    name = target.split("/")[7]
+    assert found["message"] == f'attempts.nodus.dev "{name}" not found'
+    assert found["details"] == {"name": name, "group": "nodus.dev", "kind": "attempts"}
+
+
+async def test_who_may_not_see_a_project_is_not_told_whether_it_exists(
+    replica: Replica,
+) -> None:  # AS-057, LW-011: what is below an Attempt is refused before its rights are asked
+    for project in ("other", "ghost"):
+        path = f"/apis/nodus.dev/v1/namespaces/{project}/attempts/scan-0-e1"
+        closed, below = await replica.alice.get(path), await replica.alice.get(f"{path}/status")
+        assert (closed.status, below.status) == (403, 404)
+        assert "There is no project" not in status_of(closed)["fix"] + status_of(below)["fix"]
+
+
+async def test_behind_a_cluster_its_projects_are_not_known_here() -> (
+    None
+):  # LW-016: namespaces are the cluster's
+    options = ServerOptions(public_url="https://nodus.test", standalone=False)
+    async with running(replica_of(options=options)) as delegated:
+        got = await delegated.admin.get("/apis/nodus.dev/v1/namespaces/ghost/attempts/nope")
+
+    assert status_of(got)["fix"] == "See which names exist: `kubectl get attempts -n ghost`."
 
 
 @pytest.mark.parametrize("target", [f"{N}/", f"{N}///"])
@@ -90,10 +146,15 @@ async def test_nothing_is_written_in_a_collection(
 async def test_a_fix_can_be_run_as_it_is_told(replica: Replica) -> None:  # LW-202
     """Whatever the request's path holds: a shell must read one word where one is meant."""
     project = f"{V1}/namespaces/a;reboot/attempts"
+    below = status_of(await replica.admin.get(f"{project}/x/log"))
+    replica.tables.project("a;reboot", START)
+    view = replica.app.access
+    await until(lambda: view.view is not None and view.view.project("a;reboot") is not None)
     missing = status_of(await replica.admin.get(f"{project}/x"))
     written = status_of(await replica.admin.request("DELETE", f"{project}/x"))
     refused = status_of(await replica.alice.get(project))
 
+    assert below["fix"].endswith("`kubectl get attempt x -n 'a;reboot' -o yaml`.")
     assert missing["fix"].endswith("`kubectl get attempts -n 'a;reboot'`.")
     assert "`nodus stop OWNER -n 'a;reboot'`" in written["fix"]
     assert "`nodus project add-member 'a;reboot' --user alice`" in refused["fix"]

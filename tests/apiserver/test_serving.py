@@ -15,7 +15,7 @@ import httpx
 import orjson
 import pytest
 from tests.apiserver.conftest import ADMIN, A, N
-from tests.apiserver.raw import left_unread
+from tests.apiserver.raw import PATIENCE, connected, left_unread
 from tests.apiserver.serving import QUICK, Served, plain, served
 from tests.watchcache.conftest import until
 
@@ -120,6 +120,35 @@ async def test_an_upgrade_is_ignored(one: Served) -> None:  # LW-149, AS-010
     )
 
     assert status_of(raw)[0] == 200
+
+
+async def test_a_watch_by_websocket_is_the_stream(one: Served) -> None:  # LW-149, LW-127
+    """All that a browser sends to open one; no message is framed, and the connection goes on."""
+    replica = one.replica
+    opening = request(
+        f"{N}?watch=1&resourceVersion={replica.rev}&timeoutSeconds=2",
+        "Connection: keep-alive, Upgrade",
+        "Upgrade: websocket",
+        "Sec-WebSocket-Version: 13",
+        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+        "Sec-WebSocket-Protocol: base64url.bearer.authorization.k8s.io.YQ, binary.k8s.io",
+    )
+    async with connected(one.port, one.context) as connection, asyncio.timeout(PATIENCE):
+        connection.writer.write(opening)
+        head = await connection.head()
+        rev = replica.change("example", "train-0-e1", "Succeeded")
+        event = await connection.chunk()
+        end = await connection.chunk()
+        after = await connection.ask(request(f"{N}/train-0-e1"))
+
+    assert (head.status, head.header("content-type")) == (200, "application/json")
+    assert head.header("transfer-encoding") == "chunked"
+    assert not {b"upgrade", b"sec-websocket-accept"} & head.headers.keys()
+    found = orjson.loads(event)
+    assert event == orjson.dumps(found) + b"\n"
+    assert (found["type"], found["object"]["metadata"]["resourceVersion"]) == ("MODIFIED", str(rev))
+    assert end == b""
+    assert (after.status, after.json()["status"]["phase"]) == (200, "Succeeded")
 
 
 async def test_a_connection_is_kept_and_requests_may_be_pipelined(one: Served) -> None:

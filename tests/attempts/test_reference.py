@@ -108,3 +108,12 @@ def test_every_quantity_is_described_with_its_unit() -> None:  # LW-238
 
     assert len(quantities) >= 18
     assert [one for one in quantities if UNITS[one[1]] not in one[2]] == []
+
+
+def test_actual_says_what_stands_there_where_nothing_was_billed() -> None:  # SC-017, LW-238
+    """test_projection.py holds that the zeros are so: here, that they are told."""
+    whole = SCHEMAS["dev.nodus.v1.AttemptActual"]["description"]
+    field = SCHEMAS["dev.nodus.v1.AttemptStatus"]["properties"]["actual"]["description"]
+
+    assert 'all of it is "0.000000"' in whole
+    assert "all zeros where it ended before billing began" in field

@@ -1,5 +1,6 @@
 """Which client programs there are, what each of them watches or lists, and why one is missing."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -65,6 +66,18 @@ def _python(script: str, brief: int, watchers: Mapping[str, str], *listers: str)
     )
 
 
+def _kubectl(version: str) -> Wanted:
+    program = programs.kubectl(version)
+    script = str(HERE / "python" / "kubectl_client.py")
+    name = f"kubectl-{version}"
+    return Wanted(
+        command=[sys.executable, script, str(program), name] if program else None,
+        missing=f"kubectl {version} was not fetched: see tests/programs.py",
+        watchers=dict.fromkeys((name, f"{name}-raw"), "default"),
+        brief=1,
+    )
+
+
 def _node() -> Wanted:
     program = programs.client_node()
     return Wanted(
@@ -90,6 +103,7 @@ WANTED: Mapping[str, Wanted] = {
     "kopf": _python("kopf_client", 1, {"kopf": "all"}),
     "pykube": _python("pykube_client", 0, {"pykube": "all"}, "pykube-list"),
     "node": _node(),
+    **{f"kubectl-{version}": _kubectl(version) for version in ("1.32", "1.37")},
 }
 """By the name of the program's user; one that cannot be had has no command."""
 

@@ -17,6 +17,9 @@ What was found about each, and what the server must do for it:
   version that it has; clean ends it goes on from by itself (LW-144, LW C-82).
 - kopf shows the newest of what came together, so versions may be left out, and asks for the
   list and a watch of namespaces (LW-016).
+- `kubectl get -w` asks for no time and for no bookmarks, ends with its watch (exit code 0), and
+  begins with the state when it is run again; of a refused connection it tells and exits 1. The
+  stream of `kubectl get --raw` ends by the server's time, and is resumed like any.
 - pykube-ng begins with the state each time, with a final slash in discovery (LW-013).
 """
 
@@ -39,6 +42,8 @@ LISTS = {
     "lightkube-list": "all",
     "go-pager": "all",
 }
+RISING = ["kr8s", "lightkube", "pykube", "py-watch", "node-fetch"]
+RISING += ["kubectl-1.32-raw", "kubectl-1.37-raw"]
 NAMES = ("kr8s-list", "pykube-list")
 OF_A_RESTART = re.compile(
     r"429|too ?many|try again later|503|unavailable|initializ|cannot be reached"
@@ -98,7 +103,7 @@ def test_at_the_end_a_client_has_what_the_server_lists(
     assert held == due
 
 
-@pytest.mark.parametrize("client", ["kr8s", "lightkube", "pykube", "py-watch", "node-fetch"])
+@pytest.mark.parametrize("client", RISING)
 def test_a_watch_begins_in_rising_version(client: str, period: Period) -> None:  # LW-134
     judging.in_rising_version(judging.segments_of(period.told[client]))
 

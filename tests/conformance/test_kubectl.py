@@ -214,6 +214,40 @@ def test_can_i_asks_the_server(kubectl: Kubectl) -> None:  # LW-023
     assert kubectl("auth", "can-i", "list", "attempts.nodus.dev") == "yes\n"
 
 
+@pytest.mark.parametrize(
+    "question",
+    [
+        ("delete", "attempts.nodus.dev"),
+        ("create", "attempts.nodus.dev", "-A"),
+        ("list", "attempts.batch"),
+    ],
+)
+def test_can_i_is_told_no(kubectl: Kubectl, question: tuple[str, ...]) -> None:  # LW-023
+    """Not even an admin may write, or read what is not here; scripts go by the exit code.
+
+    kubectl's own warnings, of what discovery does not have, follow on stderr.
+    """
+    assert kubectl("auth", "can-i", *question, code=1).splitlines()[0] == "no"
+
+
+def test_can_i_is_of_the_user_who_asks(kubectl: Kubectl, live: Up) -> None:  # LW-023, AS-072
+    user = f"asker-{next(WATCHED)}"
+    made = json.loads(live.nodus("token", "create", "--user", user, "-o", "json").stdout)
+    credential = ("--token", made["token"])
+    question = (*credential, "auth", "can-i", "watch", "attempts.nodus.dev")
+
+    eventually(lambda: kubectl(*question, code=1) == "no\n")
+    assert kubectl(*question, "-q", code=1) == ""
+    assert kubectl(*credential, "auth", "can-i", "get", "/metrics", code=1) == "no\n"
+    assert kubectl(*credential, "auth", "can-i", "get", "/version") == "yes\n"
+    refused = kubectl(*credential, "get", "attempts", code=1)
+    assert f'User "{user}" cannot list resource "attempts"' in refused
+    live.nodus("project", "add-member", "default", "--user", user)
+    eventually(lambda: kubectl(*credential, "get", "attempts", "-o", "name", "--ignore-not-found"))
+    assert kubectl(*question) == "yes\n"
+    assert kubectl(*question, "-A", code=1) == "no\n"
+
+
 def watched(kubectl: Kubectl, live: Up, until: str) -> list[list[str]]:
     """Return the lines of a kubectl watch of a new Job, up to a phase, without the heading.
 

@@ -1,5 +1,6 @@
 """Both servers, started once, and what was asked of them."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -19,5 +20,5 @@ async def pair(open_folder: Path) -> AsyncIterator[Pair]:
     folder = open_folder / "differential"
     folder.mkdir()
     async with kube_apiserver(*found, folder) as kube, paired(kube, folder, fleet.PROJECTS) as both:
-        await fleet.fill(both)
+        await asyncio.gather(fleet.fill(both), fleet.documented(both))
         yield both

@@ -7,12 +7,15 @@ import httpx
 import orjson
 from tests.apiserver.conftest import A, N
 from tests.attempts.examples import EXAMPLES
+from tests.differential.document_requests import DOCUMENT, INDEX, SWAGGER
 from tests.differential.pair import Pair, Side
 from tests.differential.requests import DISCOVERY
 
 from nodus_api.metav1.continue_token import Continuation, Seal, encode
 
-PROJECTS = {"default": True, "example": True, "other": False, "sizes": False, "empty": True}
+GROUP_DOCUMENT = DOCUMENT.removeprefix(f"{INDEX}/")
+PROJECTS = {"default": True, "example": True, "other": False, "sizes": False, "empty": True,
+            "large": False}  # fmt: skip
 """The projects, and whether alice may see each."""
 
 
@@ -34,6 +37,36 @@ async def fill(pair: Pair) -> None:
     await pair.caught_up()
     for side, http in zip(pair.sides, (pair.kube_server.http, pair.our_server.http), strict=True):
         await _tokens(side, http)
+
+
+async def enlarge(pair: Pair) -> None:
+    """Add what is asked for with compression: 128 KiB and a little more, by one annotation."""
+    await pair.create("large", "big-e1", "queued", note="some words " * 12_000)
+    await pair.create("large", "small-e1", "queued")
+    await pair.caught_up()
+
+
+async def reduce(pair: Pair) -> None:
+    """Take that away, so that no other answer carries it."""
+    for name in ("big-e1", "small-e1"):
+        await pair.delete("large", name)
+    await pair.caught_up()
+
+
+async def documented(pair: Pair) -> None:
+    """Keep hash and tags of the OpenAPI documents, once kube-apiserver has published ours."""
+    for side, http in zip(pair.sides, (pair.kube_server.http, pair.our_server.http), strict=True):
+        while True:
+            index = (await http.get(INDEX)).json()["paths"]
+            if GROUP_DOCUMENT in index:
+                break
+        side.values["hash"] = index[GROUP_DOCUMENT]["serverRelativeURL"].partition("?hash=")[2]
+        side.values["tag"] = f'"{side.values["hash"]}"'
+        while True:
+            got = await http.get(SWAGGER, headers={"Accept": "application/json"})
+            if f"/{GROUP_DOCUMENT}/" in got.text:
+                break
+        side.values["swaggertag"] = got.headers["etag"]
 
 
 async def _tokens(side: Side, http: httpx.AsyncClient) -> None:

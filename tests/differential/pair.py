@@ -106,9 +106,13 @@ class Pair:
     def sides(self) -> tuple[Side, Side]:
         return self.kube, self.ours
 
-    async def create(self, project: str, name: str, example: str, **labels: str) -> None:
-        """Write one of the examples of tests/attempts, under this name."""
+    async def create(
+        self, project: str, name: str, example: str, *, note: str = "", **labels: str
+    ) -> None:
+        """Write one of the examples of tests/attempts, under this name; `note` makes it large."""
         document, selected = _example(project, name, example, labels)
+        if note:
+            document["metadata"].setdefault("annotations", {})["example.org/note"] = note
         made = await self.kube_server.write("POST", _path(project), document)
         for key in ("uid", "creationTimestamp"):
             document["metadata"][key] = made["metadata"][key]

@@ -3,10 +3,12 @@
 What is meant stands in allowed.py and allowed_requests.py, each entry with its rule.
 """
 
+from collections.abc import Iterable
+
 import pytest
-from tests.differential import part_requests, requests, server_requests
+from tests.differential import document_requests, fleet, part_requests, requests, server_requests
 from tests.differential.allowed_requests import REQUESTS
-from tests.differential.asking import ask_all
+from tests.differential.asking import Ask, ask_all
 from tests.differential.pair import Pair
 from tests.differential.verdict import Verdict
 
@@ -28,22 +30,31 @@ TABLES = {
     "the server itself": server_requests.server,
     "projects": server_requests.projects,
     "reviews": server_requests.reviews,
+    "documents": document_requests.documents,
 }
+LARGE = {"compression": document_requests.compressed}
+"""What is asked while there are large objects."""
 
 
 @pytest.fixture(scope="session")
 async def verdicts(pair: Pair) -> dict[str, Verdict]:
     """What came of each table."""
-    found = {}
-    for name, table in TABLES.items():
-        asks = list(table())
-        verdict = found[name] = Verdict(REQUESTS)
-        for one, (kube, ours) in zip(asks, await ask_all(pair, asks), strict=True):
-            verdict.judge(one, kube, ours)
+    found = {name: await judged(pair, table()) for name, table in TABLES.items()}
+    await fleet.enlarge(pair)
+    found |= {name: await judged(pair, table()) for name, table in LARGE.items()}
+    await fleet.reduce(pair)
     return found
 
 
-@pytest.mark.parametrize("name", TABLES)
+async def judged(pair: Pair, asked: Iterable[Ask]) -> Verdict:
+    """Ask both servers, and compare."""
+    asks, verdict = list(asked), Verdict(REQUESTS)
+    for one, (kube, ours) in zip(asks, await ask_all(pair, asks), strict=True):
+        verdict.judge(one, kube, ours)
+    return verdict
+
+
+@pytest.mark.parametrize("name", [*TABLES, *LARGE])
 async def test_the_same_answers(verdicts: dict[str, Verdict], name: str) -> None:
     unexplained = verdicts[name].unexplained
     assert not unexplained, "\n".join([f"{len(unexplained)} differences", *unexplained[:50]])

@@ -16,9 +16,11 @@ from nodus_api.storage.engine import Database, Role
 from nodus_api.storage.errors import StorageTimeout
 from nodus_api.storage.feed import Change, Feed
 from nodus_api.tasks import spawn
-from nodus_api.watchcache import AttemptCache
+from nodus_api.watchcache import AttemptCache, Window
+from nodus_api.watchcache.behind import Behind
 from nodus_api.watchcache.consistency import LATEST, Mode, ReadAt, WatchFrom
-from nodus_api.watchcache.errors import ReadTimedOut
+from nodus_api.watchcache.contents import Contents
+from nodus_api.watchcache.errors import ReadTimedOut, StateNotReached
 from nodus_api.watchcache.freshness import WAIT_SECONDS
 from nodus_api.watchcache.source import ChangeFeed
 
@@ -256,3 +258,28 @@ async def test_a_cache_that_lags_is_read_around(
     assert one is not None
     assert shown(one.body)[:2] == ("n1", "Running")
     assert gone is None
+
+
+async def test_what_stands_is_read_again_where_a_migration_outdated_the_read(
+    publisher: Publisher, clean_database: str, clock: ManualClock
+) -> None:  # field case C12, LW-199: no database is away
+    """As storage/test_migrated.py has it of the feed's own reads: this one is the cache's."""
+    database = Database(clean_database, role=Role.API, pool_size=1)
+    owner = await asyncpg.connect(clean_database)
+    behind = Behind(Feed(database, clock=clock), lambda: Contents(Window()))
+    late = StateNotReached(await publisher.add("n1", "n2"), 0)
+
+    async def read() -> list[str]:
+        state = await behind.state("default", late)
+        one = await behind.entry("default", "n2", late)
+        assert one is not None
+        return [*(entry.name for piece in state.pieces() for entry in piece), one.name]
+
+    try:
+        before = await read()
+        await owner.execute("ALTER TABLE nodus.attempt_objects ALTER COLUMN name TYPE varchar")
+        assert await read() == before
+    finally:
+        await owner.execute("ALTER TABLE nodus.attempt_objects ALTER COLUMN name TYPE text")
+        await owner.close()
+        await database.close()

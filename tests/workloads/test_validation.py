@@ -9,8 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.workloads.manifests import MINIMUM, a_job, with_spec
 
+from nodus_api.kernel.naming import is_owner_name, owner_label
 from nodus_api.kernel.spec import WorkloadSpec
 from nodus_api.kernel.vocabulary import OwnerKind
+from nodus_api.metav1 import labels
+from nodus_api.metav1.errors import BadRequest
 from nodus_api.workloads import ManifestError, parse_manifests
 
 
@@ -330,6 +333,22 @@ def test_the_longest_name_fits() -> None:  # SC-102, SC-103, LW-096, LW-210
     (manifest,) = parse_manifests(a_job(name="a" * 63))
 
     assert len(f"{manifest.name}-{'9' * 9}-e{2**31 - 1}-abcde") <= 253
+
+
+@pytest.mark.parametrize("kind", list(OwnerKind))
+def test_no_owner_has_a_name_that_its_label_cannot_carry(kind: OwnerKind) -> None:  # LW-096
+    """Of 64 characters no owner is made, whatever its kind, as no selector could name it."""
+    longest, longer = "a" * 63, "a" * 64
+
+    assert owner_label(kind, longest) == (kind.label, longest)
+    assert labels.parse(f"{kind.label}={longest}").matches({kind.label: longest})
+    assert is_owner_name(longest)
+    assert not is_owner_name(longer)
+    with pytest.raises(BadRequest, match="must be no more than 63 bytes"):
+        labels.parse(f"{kind.label}={longer}")
+    refused = refusal_of(a_job(name=longer, kind=kind.value))
+    assert refused.field == "metadata.name"
+    assert "metadata.name must be a DNS label: 1 to 63 characters" in refused.sentence
 
 
 def test_two_documents_of_one_kind_and_name() -> None:

@@ -8,6 +8,7 @@ from fastapi import FastAPI
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 
 from nodus_api.apiserver.access import AccessSource
+from nodus_api.apiserver.access_behind import AccessBehind
 from nodus_api.apiserver.access_cache import AccessCache
 from nodus_api.apiserver.answers import Receive, Send
 from nodus_api.apiserver.authentication import Authenticator, FailedLogins
@@ -139,7 +140,11 @@ def create_app(
         metrics=metrics,
         watches=watches,
     )
-    attempts = AttemptReads(cache, tools)
+    attempts = AttemptReads(
+        cache,
+        tools,
+        is_project=lambda name: not options.standalone or _is_project(view, name),
+    )
     lag = LoopLag(clock)
     background = Background(
         {
@@ -164,7 +169,9 @@ def create_app(
     add_status_handlers(inner, statuses)
     for router in (
         attempt_routes(attempts),
-        namespace_routes(NamespaceReads(view, project_watchers, cache, tools)),
+        namespace_routes(
+            NamespaceReads(view, AccessBehind(access), project_watchers, cache, tools)
+        ),
         discovery_routes(version),
         openapi_routes(clock),
         health_routes(health, _registry(metrics, cache)),
@@ -239,6 +246,10 @@ def _follow_access(
 
     watches.allowed = still_allowed
     view.changed = changed
+
+
+def _is_project(access: AccessCache, name: str) -> bool:
+    return access.view is not None and access.view.project(name) is not None
 
 
 async def _judge_again(view: AccessCache, clock: Clock) -> None:

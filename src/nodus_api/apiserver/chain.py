@@ -211,8 +211,8 @@ class Chain:
         """Refuse what this server does not have, before asking who may (LW-021)."""
         info, method = request.info, request.scope["method"]
         if info.target is Target.NOTHING:
-            if info.resource is not None and info.name:
-                raise NotFound.object(info.resource, info.name, namespace=info.namespace)
+            if info.subresource:
+                raise resource.no_subresource(info.name, info.subresource, info.namespace)
             raise NotFound.path()
         if info.resource is not None:
             if info.resource.group == "" and not self._options.standalone:

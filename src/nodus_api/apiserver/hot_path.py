@@ -1,5 +1,7 @@
 """Get, list and watch of Attempts, answered in front of FastAPI (performance.md section 5)."""
 
+from collections.abc import Callable
+
 from nodus_api.apiserver.answers import Answer
 from nodus_api.apiserver.errors import CACHE_ERRORS, expired_list, of_cache
 from nodus_api.apiserver.reads import (
@@ -16,7 +18,7 @@ from nodus_api.apiserver.reads import (
 )
 from nodus_api.apiserver.render import ATTEMPT_FORM
 from nodus_api.apiserver.request import Request, RequestInfo, Target
-from nodus_api.attempts.resource import ATTEMPTS, GROUP_VERSION, RESOURCE
+from nodus_api.attempts.resource import ATTEMPTS, GROUP_VERSION, RESOURCE, no_project
 from nodus_api.attempts.selectable import SUPPORTED
 from nodus_api.metav1 import continue_token
 from nodus_api.metav1.continue_token import Continuation, Seal
@@ -35,9 +37,17 @@ from nodus_api.watchcache.snapshot import Start
 class AttemptReads:
     """Answers the three verbs of Attempts from the watch cache."""
 
-    def __init__(self, cache: AttemptCache, tools: ReadTools) -> None:
+    def __init__(
+        self,
+        cache: AttemptCache,
+        tools: ReadTools,
+        *,
+        is_project: Callable[[str], bool] = lambda _: True,
+    ) -> None:
+        """`is_project` tells whether there is a project, where this server knows them."""
         self._cache = cache
         self._tools = tools
+        self._is_project = is_project
 
     async def answer(self, request: Request) -> Answer:
         """Return the answer to a request for Attempts. Raises APIError."""
@@ -61,6 +71,8 @@ class AttemptReads:
         except CACHE_ERRORS as error:
             raise of_cache(error, too_old=expired_list) from error
         if entry is None or entry.body is None:
+            if not self._is_project(info.namespace):
+                raise no_project(name, info.namespace)
             raise NotFound.object(ATTEMPTS, name, namespace=info.namespace)
         return object_answer(request, rendering, entry.body)
 

@@ -7,6 +7,7 @@ The list is the one that is narrowed: it holds what the caller may see. Revision
 from collections.abc import Sequence
 
 from nodus_api.apiserver.access import ProjectRecord
+from nodus_api.apiserver.access_behind import AccessBehind
 from nodus_api.apiserver.access_cache import AccessCache
 from nodus_api.apiserver.access_view import AccessView, ProjectView
 from nodus_api.apiserver.answers import Answer
@@ -56,12 +57,14 @@ class NamespaceReads:
     def __init__(
         self,
         access: AccessCache,
+        behind: AccessBehind,
         watchers: ProjectWatchers,
         cache: AttemptCache,
         tools: ReadTools,
     ) -> None:
-        """`cache` lends the key of continue tokens."""
+        """`behind` answers where `access` lags; `cache` lends the key of continue tokens."""
         self._access = access
+        self._behind = behind
         self._watchers = watchers
         self._cache = cache
         self._tools = tools
@@ -82,7 +85,7 @@ class NamespaceReads:
         name = object_name(request)
         given = request.query.get("resourceVersion", "")
         revision = parse_resource_version(given)
-        view = await self._view(at_least(revision if given else None))
+        view = await self._newest_or(at_least(revision if given else None))
         project = view.project(name)
         if project is None:
             raise NotFound.object(namespaces.NAMESPACES, name)
@@ -94,7 +97,7 @@ class NamespaceReads:
         seal = self._seal(options) if options.limit or options.continue_ else None
         at, start = _place(options, seal)
         try:
-            view = await self._view(at)
+            view = await self._newest_or(at)
         except StateTooOld as error:
             if not options.continue_ or seal is None:
                 raise
@@ -156,6 +159,17 @@ class NamespaceReads:
             raise FeedUnavailable(cached=False) if self._access.refused else CacheWarming
         return view
 
+    async def _newest_or(self, at: ReadAt) -> AccessView:
+        """Return the same as `_view`; the newest state is read around a view that lags (LW-103)."""
+        if at.mode is Mode.EXACT and (kept := self._behind.kept(at.rev)) is not None:
+            return kept
+        try:
+            return await self._view(at)
+        except StateNotReached as late:
+            if at.mode is not Mode.LATEST:
+                raise
+            return await self._behind.view(late)
+
     async def _view(self, at: ReadAt) -> AccessView:
         """Return a view as new, or exactly as old, as was asked for."""
         view = self._loaded()
@@ -176,9 +190,22 @@ class NamespaceReads:
             raise StateTooOld(rev, self._access.floor + 1)
         return found
 
-    @staticmethod
-    def _visible(view: AccessView, user: User, chosen: Choice) -> list[ProjectView]:
-        return [p for p in view.projects() if p.visible_to(user) and chosen(p.record)]
+    def _visible(self, view: AccessView, user: User, chosen: Choice) -> list[ProjectView]:
+        """Return what the user saw at the view, and may still see.
+
+        Rights are of now, as kube-apiserver's are, however old the state that is read: an old one
+        never shows what the user may not see any more. What he could not see then is no part of
+        the state at that revision, so a watch from it brings it once (LW-135).
+        """
+        loaded = self._loaded()
+        now = view if view.rev > loaded.rev else loaded
+        return [
+            project
+            for project in view.projects()
+            if project.visible_to(user)
+            and now.may_read(user, project.record.name)
+            and chosen(project.record)
+        ]
 
 
 def _user(request: Request) -> User:

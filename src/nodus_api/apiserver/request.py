@@ -51,6 +51,8 @@ class RequestInfo:
     resource: GroupResource | None = None
     namespace: str = ""
     name: str = ""
+    subresource: str = ""
+    """What a path below an object names; this server has none (LW-011)."""
     watch_path: bool = False
     """The deprecated `/watch/` form, which forces `watch` (LW-006)."""
 
@@ -166,7 +168,7 @@ def _resource(method: str, path: str, rest: list[str], query: Mapping[str, str])
                     method, path, ATTEMPTS, project, query, watch_path=True, name=name
                 )
             return _object(method, path, ATTEMPTS, project, name)
-        case ["namespaces", project, resource, name, *_] if resource == RESOURCE:
+        case ["namespaces", project, resource, name, *below] if resource == RESOURCE:
             # any sub-resource: 404 of the object, whatever the method (LW-011)
             return RequestInfo(
                 verb="get",
@@ -175,6 +177,7 @@ def _resource(method: str, path: str, rest: list[str], query: Mapping[str, str])
                 resource=ATTEMPTS,
                 namespace=project,
                 name=name,
+                subresource="/".join(below),
             )
         case _:
             return RequestInfo(verb=_verb_of_path(method), target=Target.NOTHING, path=path)

@@ -3,7 +3,8 @@
 import shlex
 
 from nodus_api.metav1.discovery import APIResource
-from nodus_api.metav1.errors import GroupResource, MethodNotAllowed
+from nodus_api.metav1.errors import GroupResource, MethodNotAllowed, NotFound
+from nodus_api.metav1.golang import quote
 
 GROUP = "nodus.dev"
 VERSION = "v1"
@@ -48,3 +49,27 @@ def read_only(verb: str, namespace: str = "") -> MethodNotAllowed:
     """Return the answer to a write on attempts, with the command that does it (LW-010, LW-202)."""
     project = f" -n {shlex.quote(namespace)}" if namespace else ""
     return MethodNotAllowed(verb, ATTEMPTS, fix=_INSTEAD.get(verb, "").format(project=project))
+
+
+def no_subresource(name: str, subresource: str, namespace: str) -> NotFound:
+    """Return the answer to a path below an Attempt: there is none, and what to read (LW-011)."""
+    whole = f"kubectl get {SINGULAR} {shlex.quote(name)} -n {shlex.quote(namespace)} -o yaml"
+    return NotFound.object(
+        ATTEMPTS,
+        name,
+        fix=f"Attempts have no sub-resource {quote(subresource)}: read the whole, with its "
+        f"status, by `{whole}`.",
+    )
+
+
+def no_project(name: str, namespace: str) -> NotFound:
+    """Return the answer for a name in a project that does not exist (LW-003, LW-202).
+
+    For those who may read every project: others are told no more than that it is closed to them.
+    """
+    return NotFound.object(
+        ATTEMPTS,
+        name,
+        fix=f"There is no project {quote(namespace)}: see which exist with "
+        "`kubectl get namespaces`.",
+    )

@@ -112,7 +112,8 @@ class CostSegments(WireObject):
 class AttemptActual(WireObject):
     """AttemptActual is what has been charged for the Attempt so far.
 
-    It may still grow on a finished Attempt, until deletionProvenTime is set.
+    It may still grow on a finished Attempt, until deletionProvenTime is set. On one that ended
+    before billing began, as when it never had a machine, all of it is "0.000000".
     """
 
     schema_name = f"{_V1}.AttemptActual"
@@ -243,7 +244,9 @@ class AttemptStatus(WireObject):
     schema_name = f"{_V1}.AttemptStatus"
 
     actual: AttemptActual | None = Field(
-        None, description="What has been charged; from the start of billing on."
+        None,
+        description="What has been charged; from the start of billing on. A finished Attempt "
+        "always has it: all zeros where it ended before billing began.",
     )
     checkpoints: AttemptCheckpoints | None = Field(
         None, description="The checkpoints of this Attempt; from the start of the program on."

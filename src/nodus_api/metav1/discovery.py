@@ -42,19 +42,20 @@ class Document:
     """A finished answer: its bytes, its content type, and its tag if it has one.
 
     With a tag the answer carries ETag, Vary and Cache-Control, and If-None-Match is
-    answered by 304 without a body (LW-037).
+    answered by 304 without a body (LW-037). Aggregated discovery alone is `public`.
     """
 
     body: bytes
     content_type: str = JSON
     etag: str | None = None
+    cache_control: str = "no-cache, private"
 
     @property
     def headers(self) -> dict[str, str]:
         """The headers that belong to the document."""
         headers = {"Content-Type": self.content_type}
         if self.etag is not None:
-            headers |= {"ETag": self.etag, "Vary": "Accept", "Cache-Control": "public"}
+            headers |= {"ETag": self.etag, "Vary": "Accept", "Cache-Control": self.cache_control}
         return headers
 
     def unchanged(self, if_none_match: str | None) -> bool:
@@ -119,7 +120,9 @@ def aggregated(resources: Sequence[APIResource], *, core: bool = False) -> Docum
         "items": items,
     }
     data = orjson.dumps(body, option=orjson.OPT_APPEND_NEWLINE)
-    return Document(body=data, content_type=AGGREGATED_JSON, etag=etag_of(data))
+    return Document(
+        body=data, content_type=AGGREGATED_JSON, etag=etag_of(data), cache_control="public"
+    )
 
 
 def version_info(

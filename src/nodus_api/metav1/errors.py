@@ -98,12 +98,14 @@ class NotFound(APIError):
     reason = "NotFound"
 
     @classmethod
-    def object(cls, resource: GroupResource, name: str, *, namespace: str = "") -> "NotFound":
+    def object(
+        cls, resource: GroupResource, name: str, *, namespace: str = "", fix: str = ""
+    ) -> "NotFound":
         """Return the answer for a name that is not there (LW-003)."""
         scope = f" -n {shlex.quote(namespace)}" if namespace else ""
         return cls(
             f"{resource} {quote(name)} not found",
-            fix=f"See which names exist: `kubectl get {resource.resource}{scope}`.",
+            fix=fix or f"See which names exist: `kubectl get {resource.resource}{scope}`.",
             details=resource.details(name=name),
         )
 

@@ -186,7 +186,8 @@ class Feed:
     async def standing(self) -> AsyncIterator[FeedSnapshot]:
         """Open one view of the objects, without changes before.
 
-        Its reads raise StorageTimeout when they take longer than `history_timeout`.
+        Its reads raise StorageTimeout when they take longer than `history_timeout`, and
+        StatementOutdated once after a migration: who reads begins again (`again_if_migrated`).
         """
         async with self._database.snapshot() as connection:
             await self._bound(connection)

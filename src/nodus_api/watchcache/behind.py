@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable
 
 from nodus_api.storage.errors import StorageError, StorageTimeout
+from nodus_api.storage.migrated import again_if_migrated
 from nodus_api.watchcache.contents import Contents
 from nodus_api.watchcache.entry import Entry
 from nodus_api.watchcache.errors import (
@@ -55,15 +56,24 @@ class Behind:
         if self._slots.locked():
             raise late
         contents = self._loaded()
-        found: list[Entry] = []
         try:
-            async with self._slots, self._feed.standing() as snapshot:
-                async for objects in snapshot.objects(project, name):
-                    found.extend(map(contents.entry_of, objects))
+            async with self._slots:
+                head, found = await self._standing(project, name, contents)
         except StorageTimeout as error:
             raise ReadTimedOut("list" if name is None else "get") from error
         except StorageError as error:
             raise FeedUnavailable from error
-        if snapshot.state.head < late.requested:
+        if head < late.requested:
             raise CacheWarming  # that head was lost in a failover since
+        return head, found
+
+    @again_if_migrated
+    async def _standing(
+        self, project: str | None, name: str | None, contents: Contents
+    ) -> tuple[int, list[Entry]]:
+        """Return the head and what stands there; a second try begins anew, in a new snapshot."""
+        found: list[Entry] = []
+        async with self._feed.standing() as snapshot:
+            async for objects in snapshot.objects(project, name):
+                found.extend(map(contents.entry_of, objects))
         return snapshot.state.head, found

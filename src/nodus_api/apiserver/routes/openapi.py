@@ -36,6 +36,7 @@ def openapi_routes(clock: Clock) -> APIRouter:
         headers = cache_headers(found, asked=request.query.get("hash"), now=clock.now())
         tagged = Document(body=found.body, etag=headers["ETag"])
         if tagged.unchanged(request.header(b"if-none-match")):
+            del headers["Content-Type"]  # nothing is sent that it would say something of
             return AnswerResponse(BodyAnswer(status=304, headers=headers), request)
         return AnswerResponse(BodyAnswer.of(found.body, headers=headers), request)
 
