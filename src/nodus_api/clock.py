@@ -72,7 +72,11 @@ class ManualClock:
         await due
 
     async def advance(self, seconds: float) -> None:
-        """Move the clock, waking each sleeper at its own moment."""
+        """Move the clock, waking each sleeper at its own moment.
+
+        Tasks that were started before the call begin first: their sleeps count from before it.
+        """
+        await asyncio.sleep(0)
         end = self._elapsed + seconds
         while self._sleepers and self._sleepers[0][0] <= end:
             at, _, due = heapq.heappop(self._sleepers)

@@ -224,7 +224,6 @@ async def test_a_cache_that_lags_is_read_around(
         async def waited(answer: Coroutine[Any, Any, T]) -> T:
             asked = spawn("asked", answer)
             await until(lambda: len(cache._reached) == 1, 30)
-            await asyncio.sleep(0)  # its timer, spawned with it, begins to wait
             await clock.advance(WAIT_SECONDS)
             async with asyncio.timeout(30):
                 return await asked
