@@ -30,6 +30,7 @@ QUICK = ServerOptions(
     stuck_watch_timeout=timedelta(seconds=0.5),
     max_header_bytes=16 * 1024,
 )
+SEND_BUFFER = 64 * 1024
 
 
 @dataclass
@@ -83,6 +84,8 @@ async def served(
         fill(replica)
     listening = socket.socket()
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    # its connections' too: else the kernel takes megabytes for whoever reads nothing
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
     listening.bind(("127.0.0.1", port))
     started = asyncio.Event()
     server = DrainingServer(replica.app, server_context(files), started.set)

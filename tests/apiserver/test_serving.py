@@ -342,20 +342,40 @@ async def test_a_watcher_that_reads_nothing_is_cut_off(one: Served) -> None:  # 
     assert missed == seen
 
 
+HURRIED = replace(
+    QUICK,
+    stuck_watch_timeout=timedelta(seconds=60),
+    stuck_watch_in_the_way_timeout=timedelta(seconds=0.3),
+)
+
+
+@pytest.mark.parametrize(("large", "small"), [(12, 0), (7, 1400)], ids=["bytes", "events"])
+async def test_a_watcher_that_much_waits_for_is_cut_off_sooner(
+    certificates: Path, large: int, small: int
+) -> None:  # AS-093, LW-146
+    async with served(certificates, HURRIED) as one:
+        target = f"{N}?watch=1&resourceVersion={one.replica.rev}"
+        with await asyncio.to_thread(left_unread, one, request(target)):
+            for _ in range(large):
+                one.replica.change(
+                    "example", "train-0-e1", "Running", **{"status.reason": "y" * 200_000}
+                )
+            for _ in range(small):
+                one.replica.change("example", "train-0-e1", "Running")
+            await until(lambda: len(one.replica.app.watches) == 0, 30)
+
+        assert one.replica.app.metrics.terminated_watchers == 1
+
+
 @pytest.mark.parametrize("asked", ["", "&timeoutSeconds=1"], ids=["drain", "timeout"])
 async def test_a_watcher_that_reads_nothing_at_its_end_is_cut_off_sooner(
     certificates: Path, asked: str
 ) -> None:  # LW-144: else it would hold up a server that stops
-    options = replace(
-        QUICK,
-        stuck_watch_timeout=timedelta(seconds=60),
-        stuck_watch_end_timeout=timedelta(seconds=0.3),
-    )
-    async with served(certificates, options) as one:
+    async with served(certificates, HURRIED) as one:
         watches = one.replica.app.watches
         target = f"{N}?watch=1&resourceVersion={one.replica.rev}{asked}"
         with await asyncio.to_thread(left_unread, one, request(target)):
-            for _ in range(20):
+            for _ in range(7):  # more than is sent unread; less than a MiB is left
                 one.replica.change(
                     "example", "train-0-e1", "Running", **{"status.reason": "y" * 200_000}
                 )

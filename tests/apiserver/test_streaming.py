@@ -48,6 +48,9 @@ class Source:
     async def wait(self) -> None:
         await asyncio.sleep(0)
 
+    async def crowded(self, unsent: int) -> bool:
+        raise AssertionError("whoever reads is not asked for")
+
     def wake_at(self, due: float) -> None:
         """Time stands still here."""
 
@@ -80,7 +83,7 @@ async def lines_of(source: Source, *, bookmarks: int = 1) -> list[Any]:
         rendering=Rendering(
             form=ATTEMPT_FORM, representation=PLAIN, include=IncludeObject.METADATA, now=START
         ),
-        times=StreamTimes(lasts=100.0, bookmark_interval=60.0, stuck=5.0, stuck_at_end=5.0),
+        times=StreamTimes(lasts=100.0, bookmark_interval=60.0, stuck=5.0, stuck_in_the_way=5.0),
         clock=clock,
         statuses=StatusRenderer(""),
         metrics=metrics,

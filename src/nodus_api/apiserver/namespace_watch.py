@@ -9,7 +9,7 @@ from nodus_api.apiserver.access_cache import AccessCache, ProjectEvent
 from nodus_api.apiserver.access_view import ProjectView, is_visible
 from nodus_api.apiserver.identity import User
 from nodus_api.metav1.namespaces import namespace
-from nodus_api.watchcache.watcher import Watchers, WatchOver
+from nodus_api.watchcache.watcher import CROWD_BYTES, CROWD_EVENTS, Watchers, WatchOver
 
 Choice = Callable[[ProjectRecord], bool]
 """Whether the selectors of a request choose a project."""
@@ -78,6 +78,10 @@ class ProjectWatcher:
     def wake(self) -> None:
         """Let the stream look again."""
         self._woken.set()
+
+    async def crowded(self, unsent: int) -> bool:
+        """Return whether much waits for the client (AS-093)."""
+        return unsent > CROWD_BYTES or len(self._access.events_after(self.position)) > CROWD_EVENTS
 
     def wake_at(self, due: float) -> None:
         """Wake at a moment of the monotonic clock."""

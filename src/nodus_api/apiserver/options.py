@@ -56,8 +56,8 @@ class ServerOptions:
     stuck_watch_timeout: timedelta = timedelta(seconds=30)
     """A watcher that takes no byte for so long is cut off (AS-093)."""
 
-    stuck_watch_end_timeout: timedelta = timedelta(seconds=5)
-    """The same of one that is to end (LW-144)."""
+    stuck_watch_in_the_way_timeout: timedelta = timedelta(seconds=5)
+    """The same of one that is to end (LW-144), or that much waits for (AS-093)."""
 
     bookmark_interval: timedelta = timedelta(seconds=60)
     """How often a watcher that asked for bookmarks gets one (LW-137)."""

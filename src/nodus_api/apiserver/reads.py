@@ -167,7 +167,7 @@ def watch_answer(
             lasts=options.watch_seconds(drawn),
             bookmark_interval=tools.options.bookmark_interval.total_seconds(),
             stuck=tools.options.stuck_watch_timeout.total_seconds(),
-            stuck_at_end=tools.options.stuck_watch_end_timeout.total_seconds(),
+            stuck_in_the_way=tools.options.stuck_watch_in_the_way_timeout.total_seconds(),
         ),
         clock=tools.clock,
         statuses=tools.statuses,

@@ -84,6 +84,10 @@ class WatchSource(Protocol):
         """Wait until woken."""
         ...
 
+    async def crowded(self, unsent: int) -> bool:
+        """Return whether much waits for the client, `unsent` bytes of it taken already (AS-093)."""
+        ...
+
     def wake_at(self, due: float) -> None:
         """Wake at a moment of the monotonic clock."""
         ...
@@ -104,7 +108,7 @@ class StreamTimes:
     lasts: float
     bookmark_interval: float
     stuck: float
-    stuck_at_end: float
+    stuck_in_the_way: float
 
 
 class WatchStream:
@@ -166,6 +170,7 @@ class WatchStream:
         closed = self._opened(request, source)
         ends = self._started + self._times.lasts
         out.ending = lambda: source.over is not None or self._clock.monotonic() >= ends
+        out.crowded = source.crowded
         listener = spawn("watch-disconnect", _until_disconnect(receive, source, out))
         try:
             if await self._send_initial(source, out):
@@ -263,6 +268,9 @@ class _Writer:
         self.alive = True
         self.ending: Callable[[], bool] = lambda: False
         """Whether the stream is to end: then a peer that takes nothing gets less time (LW-144)."""
+        self.crowded: Callable[[int], Awaitable[bool]] = _never
+        """Whether much waits besides so many bytes: then it gets less time, too (AS-093)."""
+        self._unsent = 0
 
     async def start(self) -> None:
         """Send status and headers at once, before any event (LW-121)."""
@@ -280,7 +288,9 @@ class _Writer:
         for at in range(0, len(data), MOST_BYTES):
             if not self.alive:
                 return
+            self._unsent = len(data) - at
             await self._body(data[at : at + MOST_BYTES])
+        self._unsent = 0
 
     async def finish(self) -> None:
         """End the body cleanly (LW-144)."""
@@ -290,8 +300,8 @@ class _Writer:
     async def _body(self, data: bytes, *, more: bool = True) -> None:
         peer = peer_of(self._request.scope)
         taken, stood = peer.acknowledged(), 0.0
-        pause = min(self._times.stuck, self._times.stuck_at_end)
-        while stood < self._patience(taken):
+        pause = min(self._times.stuck, self._times.stuck_in_the_way)
+        while stood < await self._patience(taken, stood):
             try:
                 async with asyncio.timeout(pause):
                     await self._send(
@@ -306,10 +316,16 @@ class _Writer:
         self._metrics.terminated_watchers += 1
         peer.abort()
 
-    def _patience(self, taken: int | None) -> float:
+    async def _patience(self, taken: int | None, stood: float) -> float:
         """Return how long the peer may stand still; the longer time where none can see it move."""
-        hurried = self.ending() and taken is not None
-        return min(self._times.stuck, self._times.stuck_at_end) if hurried else self._times.stuck
+        if stood == 0.0 or taken is None:
+            return self._times.stuck
+        in_the_way = self.ending() or await self.crowded(self._unsent)
+        return self._times.stuck_in_the_way if in_the_way else self._times.stuck
+
+
+async def _never(_unsent: int) -> bool:
+    return False
 
 
 async def _until_disconnect(receive: Receive, source: WatchSource, out: _Writer) -> None:

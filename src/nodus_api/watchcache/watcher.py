@@ -23,6 +23,10 @@ AT_ONCE = 256
 
 TICK_SECONDS = 0.25
 
+CROWD_EVENTS = 1000
+CROWD_BYTES = 1024 * 1024
+"""More than so much waits for a client that is in the way of others (AS-093)."""
+
 
 class WatchOver(Exception):
     """The stream must end cleanly: history was lost, the server stops, or a right is gone."""
@@ -133,6 +137,27 @@ class Watcher:
             await self._woken
         self._woken = None
         self._signalled = False
+
+    async def crowded(self, unsent: int) -> bool:
+        """Return whether more than 1,000 events or 1 MiB wait for the client (AS-093).
+
+        `unsent` bytes of them were taken already.
+        """
+        events, size, position = 0, unsent, self.position
+        turns = self._watchers.turns()
+        while size <= CROWD_BYTES:
+            waiting = self._contents.history.of(self.scope).after(position, AT_ONCE)
+            if not waiting:
+                return False
+            for event in waiting:
+                if self._type_of(event) is not None:
+                    events += 1
+                    size += len(event.body or event.prev_body or b"")
+                await turns.give()
+            if events > CROWD_EVENTS:
+                return True
+            position = waiting[-1].rev
+        return True
 
     async def take(self) -> list[Delivery]:
         """Return the next events, in order, and move on; empty when nothing is left.
