@@ -36,10 +36,15 @@ async def running(
 
 
 async def until(condition: Callable[[], bool], seconds: float = 5.0) -> None:
-    """Wait until a condition holds; fails after so many real seconds."""
+    """Wait until a condition holds; fails after so many real seconds.
+
+    What was spawned in the very turn of the loop that made it hold has begun then, too: a wait that
+    shows itself has put its timer into the clock that the test will move.
+    """
     async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110  the condition has no event
             await asyncio.sleep(0.001)
+        await asyncio.sleep(0)
 
 
 async def soon(answer: Awaitable[object], seconds: float = 5.0) -> object:
