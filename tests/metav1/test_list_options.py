@@ -74,6 +74,19 @@ def test_watch_is_ignored_where_it_has_no_meaning() -> None:  # LW-005, LW-007
     assert not ListOptions.parse("watch=0", watch_allowed=False, watch_forced=True).watch
 
 
+def test_a_watch_by_its_path_alone_is_judged_as_a_list() -> None:  # LW-006, as kube-apiserver
+    initial = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion=5"
+    with pytest.raises(Invalid, match="sendInitialEvents is forbidden for list"):
+        ListOptions.parse(initial, watch_forced=True)
+    assert ListOptions.parse(f"watch=1&{initial}", watch_forced=True).send_initial_events
+
+    exact = "resourceVersionMatch=Exact&resourceVersion=5"
+    assert ListOptions.parse(exact, watch_forced=True).watch
+    with pytest.raises(Invalid, match="forbidden for watch"):
+        ListOptions.parse(f"watch=1&{exact}", watch_forced=True)
+    assert ListOptions.parse("", watch_forced=True).send_initial_events
+
+
 @pytest.mark.parametrize(
     "query", ["watch=1", "watch=1&resourceVersion=", "watch=1&resourceVersion=0"]
 )

@@ -62,8 +62,12 @@ class ListOptions:
         """
         values = query if isinstance(query, Mapping) else parse_query(query)
         decoded = cls._decode(values, watch_allowed=watch_allowed, watch_forced=watch_forced)
-        options = _defaulted(_with_name(decoded, name))
-        if errors := _watch_errors(options) if options.watch else _list_errors(options):
+        # a watch by its path alone is judged as a list, as kube-apiserver does
+        by_path = watch_forced and boolean(values, "watch") is not True
+        judge = _watch_errors if decoded.watch and not by_path else _list_errors
+        named = _with_name(decoded, name)
+        options = _defaulted(named)
+        if errors := judge(named if by_path else options):
             raise Invalid(errors)
         if supported_fields is not None:
             options.field_selector.check(supported_fields)
