@@ -21,11 +21,12 @@ from nodus_api.watchcache.errors import (
 from nodus_api.watchcache.filters import EVERYTHING, Filter
 from nodus_api.watchcache.freshness import Head, Reached
 from nodus_api.watchcache.history import Window
+from nodus_api.watchcache.index import Choice
 from nodus_api.watchcache.log_tail import LogTail
 from nodus_api.watchcache.past import Past
 from nodus_api.watchcache.pins import Pins
 from nodus_api.watchcache.reflector import FeedHealth, Reflector
-from nodus_api.watchcache.snapshot import ScopeSnapshot, Start
+from nodus_api.watchcache.snapshot import CHUNK, ScopeSnapshot, Start
 from nodus_api.watchcache.source import ChangeFeed
 from nodus_api.watchcache.undo import Turns
 from nodus_api.watchcache.watcher import Watcher, Watchers
@@ -176,10 +177,11 @@ class AttemptCache:
 
         With `at` CACHED the limit is ignored, unless a continue token gave the start.
         """
-        snapshot = await self._state(project, at)
+        snapshot, present = await self._state(project, at)
         if at == CACHED and start is None:
             limit = 0
-        entries, more = await self._choose(snapshot, chosen, limit, start)
+        contents = self._loaded() if present else None
+        entries, more = await self._choose(contents, project, snapshot, chosen, limit, start)
         if more:
             self._keep(project, snapshot)
         remaining = snapshot.after(entries[-1]) if more and chosen.empty else None
@@ -190,36 +192,48 @@ class AttemptCache:
             remaining=remaining,
         )
 
-    async def _state(self, project: str | None, at: ReadAt) -> ScopeSnapshot:
+    async def _state(self, project: str | None, at: ReadAt) -> tuple[ScopeSnapshot, bool]:
+        """Return the state that is asked for, and whether it comes of what the cache holds."""
         if at.mode is Mode.EXACT:
             kept = self._past.kept(project, at.rev)
             if kept is not None:
-                return kept
+                return kept, True
             await self._reach(self._past.reached(at.rev))
-            return await self._past.state_at(project, at.rev)
+            return await self._past.state_at(project, at.rev), True
         try:
             await self._ensure(at)
         except StateNotReached as late:
             if at.mode is not Mode.LATEST:
                 raise
-            return await self._behind.state(project, late)
-        return self._loaded().snapshot(project)
+            return await self._behind.state(project, late), False
+        return self._loaded().snapshot(project), True
 
     async def _choose(
-        self, snapshot: ScopeSnapshot, chosen: Filter, limit: int, start: Start | None
+        self,
+        contents: Contents | None,
+        project: str | None,
+        snapshot: ScopeSnapshot,
+        chosen: Filter,
+        limit: int,
+        start: Start | None,
     ) -> tuple[Entries, bool]:
+        """Return the chosen entries of a state; `contents` lend their index where it is theirs."""
+        if chosen.name is not None:
+            named = snapshot.named(chosen.name)
+            return _cut([one for one in named if chosen.chooses(one)], limit, start)
+        if contents is None:
+            choice = Choice.unaided(chosen)
+        else:
+            choice = contents.index.choice(project, chosen)
+            if contents.stands(project, snapshot.rev):
+                gathered = choice.gathered(snapshot.size, limit)
+                if gathered is not None:
+                    return _cut(list(choice.checked(gathered)), limit, start)
         most = limit or snapshot.size + 1
         found: Entries = []
-        if chosen.name is not None:
-            found = [
-                entry
-                for entry in snapshot.named(chosen.name)
-                if chosen.chooses(entry) and (start is None or (entry.project, entry.name) >= start)
-            ]
-            return found[:most], len(found) > most
         turns = Turns(self._clock)
         for piece in snapshot.pieces(start):
-            found.extend(piece if chosen.empty else filter(chosen.chooses, piece))
+            found.extend(choice.of(piece))
             if len(found) > most:
                 return found[:most], True
             await turns.give()
@@ -256,22 +270,29 @@ class AttemptCache:
         contents = self._loaded()
         if not begin.initial:
             return self._watch(project, chosen, contents.position, None)
+        if chosen.empty:
+            entries = contents.in_order_of_revision(project)
+            return self._watch(project, chosen, contents.position, entries)
+        choice = contents.index.choice(project, chosen)
+        gathered = choice.gathered(contents.size_of(project), 0, by_revision=True)
+        if gathered is not None:
+            entries = list(choice.checked(gathered))
+            return self._watch(project, chosen, contents.position, entries)
         entries = contents.in_order_of_revision(project)
         watcher = self._watch(project, chosen, contents.position, entries)
-        if not chosen.empty:
+        if entries:
             try:
-                watcher.initial = await self._chosen(entries, chosen)
+                watcher.initial = await self._chosen(entries, choice)
             except BaseException:
                 watcher.close()  # nobody else will: whoever asked was cancelled
                 raise
         return watcher
 
-    async def _chosen(self, entries: Entries, chosen: Filter) -> Entries:
+    async def _chosen(self, entries: Entries, choice: Choice) -> Entries:
         turns = Turns(self._clock)
-        found = []
-        for entry in entries:
-            if chosen.chooses(entry):
-                found.append(entry)
+        found: Entries = []
+        for at in range(0, len(entries), CHUNK):
+            found.extend(choice.of(entries[at : at + CHUNK]))
             await turns.give()
         return found
 
@@ -338,3 +359,10 @@ class AttemptCache:
             self._reflector.kick()
             if not await self._reached.wait(rev):
                 raise StateNotReached(rev, self.position)
+
+
+def _cut(entries: Entries, limit: int, start: Start | None) -> tuple[Entries, bool]:
+    """Return the entries of a page, of all that are chosen in order, and whether more follow."""
+    if start is not None:
+        entries = [one for one in entries if (one.project, one.name) >= start]
+    return (entries[:limit], len(entries) > limit) if limit else (entries, False)

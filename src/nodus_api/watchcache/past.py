@@ -24,7 +24,7 @@ FARTHEST = 262_144
 """So many changes back the log is asked; counted within epochs."""
 
 _AT_ONCE = 2
-_FETCHED_AT_ONCE = 256
+_FETCHED_AT_ONCE = 1000
 
 
 class Past:
@@ -75,6 +75,8 @@ class Past:
         if not events:
             return ScopeSnapshot(reached, now.parts)
         found = await undone(now, events, reached, self._clock)
+        if self._loaded() is not contents:  # what it was undone from is of another history
+            raise CacheWarming
         self._pins.keep(project, found, until=events[0].rev)
         return found
 
@@ -83,6 +85,8 @@ class Past:
     ) -> list[Entry]:
         """Return the entries of the state at `rev`, with the bodies fetched that they lack."""
         missing = [entry for entry in entries if entry.body is None]
+        if not missing:
+            return list(entries)
         bodies: dict[int, bytes] = {}
         for at in range(0, len(missing), _FETCHED_AT_ONCE):
             bodies.update(await self._fetch(project, rev, missing[at : at + _FETCHED_AT_ONCE]))
