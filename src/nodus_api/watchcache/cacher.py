@@ -15,12 +15,14 @@ from nodus_api.watchcache.epochs import Standing
 from nodus_api.watchcache.errors import (
     CacheWarming,
     FeedUnavailable,
+    HeldTooMuch,
     StateNotReached,
     StateTooOld,
 )
 from nodus_api.watchcache.filters import EVERYTHING, Filter
 from nodus_api.watchcache.freshness import Head, Reached
 from nodus_api.watchcache.history import Window
+from nodus_api.watchcache.holds import Held, Holds, Running
 from nodus_api.watchcache.index import Choice
 from nodus_api.watchcache.log_tail import LogTail
 from nodus_api.watchcache.past import Past
@@ -30,6 +32,9 @@ from nodus_api.watchcache.snapshot import CHUNK, ScopeSnapshot, Start
 from nodus_api.watchcache.source import ChangeFeed
 from nodus_api.watchcache.undo import Turns
 from nodus_api.watchcache.watcher import Watcher, Watchers
+
+LONG = 1000
+"""A list of more is sent in many steps of the loop, and counts as held until its end."""
 
 Entries = list[Entry]  # in the class below, `list` is the verb
 
@@ -48,6 +53,14 @@ class Page:
 
     remaining: int | None
     """How many are left, where no selector hides it (LW-111)."""
+
+    running: Running | None = None
+    """What a long answer holds; `bodies` carries it along."""
+
+    def bodies(self) -> Held[bytes]:
+        """Return the documents; to be kept for as long as they are being sent."""
+        found = (entry.body for entry in self.entries if entry.body is not None)
+        return Held(found, self.running)
 
 
 class AttemptCache:
@@ -70,12 +83,14 @@ class AttemptCache:
         self._window = window or Window()
         self._contents: Contents | None = None
         self._trusted = False
+        self._counted = 0  # the position up to which superseded documents are counted
         self._head = Head(feed.head)
         self._reached = Reached(clock)
-        self._pins = Pins(clock)
+        self._holds = Holds()
+        self._pins = Pins(clock, self._holds)
         self._documents = Documents(feed)
         self._tail = LogTail(feed)
-        self._past = Past(feed, self._documents, self._pins, clock, self._loaded)
+        self._past = Past(feed, self._documents, self._pins, self._holds, clock, self._loaded)
         self._behind = Behind(feed, self._loaded)
         self._reflector = Reflector(feed, self, clock=clock, chance=chance, window=self._window)
         self.watchers = Watchers(clock)
@@ -88,6 +103,7 @@ class AttemptCache:
         finally:
             await end(timers)
             await self._head.close()
+            await self._documents.close()
 
     # -- state --------------------------------------------
 
@@ -133,12 +149,17 @@ class AttemptCache:
         self._contents = contents
         self._trusted = True
         self._pins.clear()
+        self._counted = contents.position
         self.watchers.end_all("the cache was loaded anew")
         self._reached.advance(contents.position)
 
     def moved(self, touched: Sequence[str], markers: Sequence[tuple[int, int]]) -> None:
         """Let go the readers that waited, and wake the watchers of the touched projects."""
         contents = self._loaded()
+        for event in contents.history.of(None).after(self._counted):
+            self._holds.superseded(event)
+        self._counted = contents.position
+        self._pins.bound()
         if touched:
             for scope in (*touched, None):
                 self._pins.changed(scope, contents.history.of(scope))
@@ -175,14 +196,26 @@ class AttemptCache:
     ) -> Page:
         """Return the entries from `start` on, at most `limit` where it is not 0 (LW-101).
 
-        With `at` CACHED the limit is ignored, unless a continue token gave the start.
+        With `at` CACHED the limit is ignored, unless a continue token gave the start. Raises
+        HeldTooMuch for a list without a limit while such lists hold too much.
         """
-        snapshot, present = await self._state(project, at)
         if at == CACHED and start is None:
             limit = 0
+        whole = not limit and chosen.name is None
+        if whole and self._holds.exceeded:
+            raise HeldTooMuch
+        running: Running | None = None
+        if whole and at.mode is Mode.EXACT:
+            # held before it is undone: then it is counted even where its pin is dropped at once
+            running = self._holds.running(project, self._past.reached(at.rev))
+        snapshot, present = await self._state(project, at)
+        if whole and running is None:
+            running = self._holds.running(project, snapshot.rev)
         contents = self._loaded() if present else None
         entries, more = await self._choose(contents, project, snapshot, chosen, limit, start)
-        if more:
+        if len(entries) <= LONG:
+            running = None
+        if more or running is not None:
             self._keep(project, snapshot)
         remaining = snapshot.after(entries[-1]) if more and chosen.empty else None
         return Page(
@@ -190,6 +223,7 @@ class AttemptCache:
             entries=await self._past.with_bodies(project, snapshot.rev, entries),
             more=more,
             remaining=remaining,
+            running=running,
         )
 
     async def _state(self, project: str | None, at: ReadAt) -> tuple[ScopeSnapshot, bool]:
@@ -270,19 +304,17 @@ class AttemptCache:
         contents = self._loaded()
         if not begin.initial:
             return self._watch(project, chosen, contents.position, None)
-        if chosen.empty:
-            entries = contents.in_order_of_revision(project)
-            return self._watch(project, chosen, contents.position, entries)
+        running = self._holds.running(project, contents.position)
         choice = contents.index.choice(project, chosen)
         gathered = choice.gathered(contents.size_of(project), 0, by_revision=True)
         if gathered is not None:
-            entries = list(choice.checked(gathered))
-            return self._watch(project, chosen, contents.position, entries)
-        entries = contents.in_order_of_revision(project)
+            found = Held(choice.checked(gathered), running)
+            return self._watch(project, chosen, contents.position, found)
+        entries = Held(contents.in_order_of_revision(project), running)
         watcher = self._watch(project, chosen, contents.position, entries)
-        if entries:
+        if not chosen.empty:
             try:
-                watcher.initial = await self._chosen(entries, choice)
+                watcher.initial = Held(await self._chosen(entries, choice), running)
             except BaseException:
                 watcher.close()  # nobody else will: whoever asked was cancelled
                 raise

@@ -15,16 +15,18 @@ from nodus_api.watchcache.entry import Entry
 from nodus_api.watchcache.epochs import Standing
 from nodus_api.watchcache.errors import CacheWarming, FeedUnavailable, ReadTimedOut, StateTooOld
 from nodus_api.watchcache.history import Event
+from nodus_api.watchcache.holds import Holds
 from nodus_api.watchcache.pins import Pins
 from nodus_api.watchcache.snapshot import ScopeSnapshot
 from nodus_api.watchcache.source import ChangeFeed
-from nodus_api.watchcache.undo import undone
+from nodus_api.watchcache.undo import Turns, undone
 
 FARTHEST = 262_144
 """So many changes back the log is asked; counted within epochs."""
 
 _AT_ONCE = 2
 _FETCHED_AT_ONCE = 1000
+_COUNTED_AT_ONCE = 256
 
 
 class Past:
@@ -35,6 +37,7 @@ class Past:
         feed: ChangeFeed,
         documents: Documents,
         pins: Pins,
+        holds: Holds,
         clock: Clock,
         loaded: Callable[[], Contents],
     ) -> None:
@@ -42,6 +45,7 @@ class Past:
         self._feed = feed
         self._documents = documents
         self._pins = pins
+        self._holds = holds
         self._clock = clock
         self._loaded = loaded
         self._slots = asyncio.Semaphore(_AT_ONCE)
@@ -78,7 +82,17 @@ class Past:
         if self._loaded() is not contents:  # what it was undone from is of another history
             raise CacheWarming
         self._pins.keep(project, found, until=events[0].rev)
+        await self._count(events)
         return found
+
+    async def _count(self, events: Sequence[Event]) -> None:
+        """Count the documents that an undone state has of before, and drop pins for them."""
+        turns = Turns(self._clock)
+        for at in range(0, len(events), _COUNTED_AT_ONCE):
+            for event in events[at : at + _COUNTED_AT_ONCE]:
+                self._holds.superseded(event)
+            await turns.give()
+        self._pins.bound()
 
     async def with_bodies(
         self, project: str | None, rev: int, entries: Sequence[Entry]
