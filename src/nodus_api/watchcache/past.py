@@ -6,6 +6,7 @@ revision needs of it is the first change of each Attempt since, which tells what
 
 import asyncio
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 
 from nodus_api.clock import Clock
 from nodus_api.storage.errors import StorageError, StorageTimeout
@@ -26,7 +27,7 @@ FARTHEST = 262_144
 
 _AT_ONCE = 2
 _FETCHED_AT_ONCE = 1000
-_COUNTED_AT_ONCE = 256
+_TAKEN_AT_ONCE = 256
 
 
 class Past:
@@ -88,8 +89,8 @@ class Past:
     async def _count(self, events: Sequence[Event]) -> None:
         """Count the documents that an undone state has of before, and drop pins for them."""
         turns = Turns(self._clock)
-        for at in range(0, len(events), _COUNTED_AT_ONCE):
-            for event in events[at : at + _COUNTED_AT_ONCE]:
+        for at in range(0, len(events), _TAKEN_AT_ONCE):
+            for event in events[at : at + _TAKEN_AT_ONCE]:
                 self._holds.superseded(event)
             await turns.give()
         self._pins.bound()
@@ -139,7 +140,13 @@ class Past:
             raise CacheWarming
         if reached < oldest - 1:
             raise _too_old(rev, contents)
-        return [contents.event_of(row) for row in sorted(rows, key=lambda row: row.rev)]
+        turns = Turns(self._clock)
+        found: list[Event] = []
+        ordered = sorted(rows, key=attrgetter("rev"))
+        for at in range(0, len(ordered), _TAKEN_AT_ONCE):
+            found.extend(map(contents.event_of, ordered[at : at + _TAKEN_AT_ONCE]))
+            await turns.give()
+        return found
 
     async def _fetch(
         self, project: str | None, rev: int, entries: Sequence[Entry]
