@@ -8,7 +8,7 @@ The index tells of the present state alone. Whoever walks an older one asks of e
 is still the present version of its Attempt, and checks the others value by value.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter, itemgetter
 from typing import TypeVar
 
@@ -54,13 +54,11 @@ class Index:
         if before is None:
             self._all.add(entry.slot)
             self._projects.setdefault(entry.project, BitMap()).add(entry.slot)
-        elif before.selection is entry.selection:
-            return
-        else:
-            self._drop_values(before, keeping=entry)
-        for key, value in values_of(entry.selection):
-            _add(self._by_value, (key, value), entry.slot)
-            _add(self._by_key, key, entry.slot)
+            self._change(entry.slot, {}, dict(values_of(entry.selection)))
+        elif before.selection is not entry.selection:
+            self._change(
+                entry.slot, dict(values_of(before.selection)), dict(values_of(entry.selection))
+            )
 
     def remove(self, entry: Entry) -> None:
         """Take an Attempt out; its slot may pass to another."""
@@ -71,15 +69,19 @@ class Index:
         of_project.remove(entry.slot)
         if not of_project:
             del self._projects[entry.project]
-        self._drop_values(entry, keeping=None)
+        self._change(entry.slot, dict(values_of(entry.selection)), {})
 
-    def _drop_values(self, entry: Entry, *, keeping: Entry | None) -> None:
-        kept = dict(values_of(keeping.selection)) if keeping is not None else {}
-        for key, value in values_of(entry.selection):
-            if kept.get(key) != value:
-                _discard(self._by_value, (key, value), entry.slot)
-            if key not in kept:
-                _discard(self._by_key, key, entry.slot)
+    def _change(self, slot: int, was: Mapping[Key, str], now: Mapping[Key, str]) -> None:
+        for key, value in was.items():
+            if now.get(key) != value:
+                _discard(self._by_value, (key, value), slot)
+                if key not in now:
+                    _discard(self._by_key, key, slot)
+        for key, value in now.items():
+            if was.get(key) != value:
+                _add(self._by_value, (key, value), slot)
+                if key not in was:
+                    _add(self._by_key, key, slot)
 
     # -- read -------------------------------------------------------------------------------
 

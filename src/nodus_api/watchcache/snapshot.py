@@ -79,21 +79,21 @@ class SortedEntries:
     def edited(self, changes: Mapping[str, Entry | None]) -> Iterator["SortedEntries | None"]:
         """Give the order with each entry put in the place of its name, and taken out where None.
 
-        Gives None after each chunk made anew, so that others may run, and the order at last.
+        Gives None after each step of some changes, so that others may run, and the order at last.
         """
-        names = sorted(changes)
-        at = 0
+        by_chunk: dict[int, dict[str, Entry | None]] = {}
+        for number, (name, entry) in enumerate(changes.items()):
+            by_chunk.setdefault(self._chunk_of(name), {})[name] = entry
+            if number % CHUNK == 0:
+                yield None
         made: list[Chunk] = []
-        chunks = self._chunks or ((),)
-        for index, chunk in enumerate(chunks):
-            last = index + 1 == len(chunks)
-            end = len(names) if last else bisect_left(names, self._firsts[index + 1], lo=at)
-            if at == end:
+        for index, chunk in enumerate(self._chunks or ((),)):
+            edits = by_chunk.get(index)
+            if edits is None:
                 made.append(chunk)
                 continue
             merged: dict[str, Entry | None] = {entry.name: entry for entry in chunk}
-            merged.update((name, changes[name]) for name in names[at:end])
-            at = end
+            merged.update(edits)
             left = sorted((e for e in merged.values() if e is not None), key=_name_of)
             size = _FILL if len(left) > CHUNK else CHUNK
             made.extend(tuple(left[cut : cut + size]) for cut in range(0, len(left), size))
