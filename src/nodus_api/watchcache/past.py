@@ -20,7 +20,7 @@ from nodus_api.watchcache.holds import Holds
 from nodus_api.watchcache.pins import Pins
 from nodus_api.watchcache.snapshot import ScopeSnapshot
 from nodus_api.watchcache.source import ChangeFeed
-from nodus_api.watchcache.undo import Turns, undone
+from nodus_api.watchcache.undo import Turns, first_since, undone
 
 FARTHEST = 262_144
 """So many changes back the log is asked; counted within epochs."""
@@ -83,12 +83,13 @@ class Past:
         if self._loaded() is not contents:  # what it was undone from is of another history
             raise CacheWarming
         self._pins.keep(project, found, until=events[0].rev)
-        await self._count(events)
+        await self._count(events, reached)
         return found
 
-    async def _count(self, events: Sequence[Event]) -> None:
+    async def _count(self, events: Sequence[Event], rev: int) -> None:
         """Count the documents that an undone state has of before, and drop pins for them."""
         turns = Turns(self._clock)
+        events = await first_since(events, rev, turns)
         for at in range(0, len(events), _TAKEN_AT_ONCE):
             for event in events[at : at + _TAKEN_AT_ONCE]:
                 self._holds.superseded(event)

@@ -1,7 +1,6 @@
 """A state of a moment ago: the present order with the events since taken back."""
 
 from collections.abc import Sequence
-from uuid import UUID
 
 from nodus_api.clock import Clock, give_way
 from nodus_api.watchcache.entry import Entry
@@ -37,18 +36,30 @@ async def undone(
     Entries whose document the history no longer holds have no body.
     """
     turns = Turns(clock)
-    earliest: dict[UUID, Event] = {}
-    for at in range(0, len(events), _STEP):
-        for event in events[at : at + _STEP]:
-            earliest.setdefault(event.uid, event)
-        await turns.give()
     orders = dict(now.parts)
-    for project, changes in (await _changes(list(earliest.values()), turns)).items():
-        for order in orders.get(project, SortedEntries()).edited(changes):
+    changes = await _changes(await first_since(events, rev, turns), turns)
+    for project, edits in changes.items():
+        for order in orders.get(project, SortedEntries()).edited(edits):
             if order is not None:
                 orders[project] = order
             await turns.give()
     return ScopeSnapshot(rev, tuple(sorted(orders.items())))
+
+
+async def first_since(events: Sequence[Event], rev: int, turns: Turns) -> list[Event]:
+    """Return of all events after `rev` the first of each Attempt: its predecessor is the state.
+
+    It is the one whose predecessor is not after `rev`, or that has none.
+    """
+    found: list[Event] = []
+    for at in range(0, len(events), _STEP):
+        found.extend(
+            event
+            for event in events[at : at + _STEP]
+            if event.prev_rev is None or event.prev_rev <= rev
+        )
+        await turns.give()
+    return found
 
 
 async def _changes(events: Sequence[Event], turns: Turns) -> dict[str, dict[str, Entry | None]]:
