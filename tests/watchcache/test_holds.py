@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from tests.watchcache.feed_log import FeedLog
 from tests.watchcache.model import seen_page, state_at
 
+from nodus_api.apiserver.errors import expired_list, of_cache
 from nodus_api.clock import ManualClock
 from nodus_api.watchcache import AttemptCache, cacher
 from nodus_api.watchcache.consistency import CACHED, LATEST, Mode, ReadAt, WatchFrom
@@ -147,6 +148,13 @@ async def test_what_is_being_sent_is_held_until_its_end_and_refuses_further_list
 
     assert cache._holds.bytes == 0
     assert len((await cache.list("p", LATEST)).entries) == 20
+
+
+def test_a_client_is_told_to_ask_again_or_in_pages() -> None:  # LW-183, LW-196
+    refused = of_cache(HeldTooMuch(), too_old=expired_list)
+
+    assert (refused.http_status, refused.retry_after) == (429, 1)
+    assert "in pages" in refused.fix
 
 
 async def test_a_start_of_a_watch_holds_its_state_until_it_is_sent(

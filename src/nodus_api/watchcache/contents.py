@@ -44,6 +44,7 @@ class Contents:
         self._by_uid: dict[UUID, Entry] = {}
         self._projects: dict[str, _Project] = {}
         self._names: tuple[str, ...] = ()  # of projects, sorted
+        self._whole: ScopeSnapshot | None = None  # of all projects, since the last change
         self._filled: dict[UUID, Event] = {}  # while the history is filled: the last of each
         self.history = History(window, 0)
 
@@ -130,6 +131,7 @@ class Contents:
         Raises FeedFault when the log tells of an Attempt that is not held, or is held already.
         """
         self.position = row.rev
+        self._whole = None  # it would hold what is superseded from now on
         return None if row.uid is None else self._apply(row, row.uid)
 
     def _apply(self, row: Change, uid: UUID) -> str:
@@ -255,8 +257,10 @@ class Contents:
     def snapshot(self, project: str | None) -> ScopeSnapshot:
         """Return the order of a project, or of all, as it stands."""
         if project is None:
-            parts = tuple((name, self._projects[name].order) for name in self._names)
-            return ScopeSnapshot(self.position, parts)
+            if self._whole is None:
+                parts = tuple((name, self._projects[name].order) for name in self._names)
+                self._whole = ScopeSnapshot(self.position, parts)
+            return self._whole
         found = self._projects.get(project)
         return ScopeSnapshot(self.position, ((project, found.order),) if found else ())
 
