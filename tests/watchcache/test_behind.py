@@ -40,6 +40,7 @@ async def asking(cache: AttemptCache, *answers: Coroutine[Any, Any, T]) -> "list
     before = len(cache._reached)
     asked = [spawn("asked", answer) for answer in answers]
     await until(lambda: len(cache._reached) == before + len(asked))
+    await asyncio.sleep(0)  # their timers are made by then, and begin now
     return asked
 
 

@@ -24,13 +24,17 @@ def test_a_document_takes_any_revision(first: int, second: int) -> None:  # LW-1
     assert at_revision(finished(DOC, first), second) == finished(DOC, second)
 
 
-def test_equal_selections_are_one_object_while_something_holds_it() -> None:
+def test_equal_labels_and_equal_fields_are_one_object_while_something_holds_them() -> None:
     selections = Selections()
-    text = '{"labels":{"a":"b"},"fields":{}}'
-    held = selections.of(text)
+    first = selections.of('{"labels":{"a":"b"},"fields":{"f":"1"}}')
+    second = selections.of('{"labels":{"a":"b"},"fields":{"f":"2"}}')
 
-    assert selections.of(text) is held
-    assert held.labels == {"a": "b"}
-    del held
+    assert selections.of('{"labels":{"a":"b"},"fields":{"f":"1"}}') is first
+    assert first.labels is second.labels
+    assert (first.labels, first.fields, second.fields) == ({"a": "b"}, {"f": "1"}, {"f": "2"})
+    del first, second
+    for number in range(2000):  # what is recent is few
+        selections.of(f'{{"labels":{{}},"fields":{{"f":"{number}"}}}}')
     gc.collect()
-    assert len(selections._by_text) == 0
+    assert len(selections._recent) <= 1024
+    assert len(selections._values) <= 1025

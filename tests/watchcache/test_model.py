@@ -23,14 +23,17 @@ from tests.watchcache.model import (
 
 from nodus_api.clock import ManualClock
 from nodus_api.metav1 import labels
-from nodus_api.watchcache import AttemptCache, Window, reflector
+from nodus_api.watchcache import AttemptCache, Window, cacher, index, reflector
 from nodus_api.watchcache.consistency import CACHED, LATEST, Mode, ReadAt, WatchFrom
-from nodus_api.watchcache.errors import StateTooOld
+from nodus_api.watchcache.errors import HeldTooMuch, StateTooOld
 from nodus_api.watchcache.filters import EVERYTHING, Filter
+from nodus_api.watchcache.holds import BUDGET_BYTES, Held
 from nodus_api.watchcache.watcher import Watcher, WatchOver
 
 PROJECTS = ("p", "q")
-SELECTORS = ("", "team=red", "team!=red", "team in (red,blue)", "!team")
+SELECTORS = (
+    "", "team=red", "team!=red", "team in (red,blue)", "!team", "team", "team=blue,team!=red",
+)  # fmt: skip
 
 slots = st.integers(0, 5)
 teams = st.sampled_from(["red", "blue", None])
@@ -47,6 +50,8 @@ steps = st.lists(
         st.tuples(st.just("list"), scopes, selectors, st.booleans()),
         st.tuples(st.just("exact"), scopes, selectors, st.integers(0, 8)),
         st.tuples(st.just("pages"), scopes, selectors, st.integers(1, 3)),
+        st.tuples(st.just("send"), scopes, selectors, st.integers(0, 8)),
+        st.tuples(st.just("sent"), st.integers(0, 5)),
         st.just(("forget",)),
     ),
     max_size=30,
@@ -82,6 +87,7 @@ class Play:
         self.cache = cache
         self.watching: list[Watching] = []
         self.alive: dict[int, UUID] = {}
+        self.sending: list[tuple[Held[bytes], list[Seen]]] = []
         self._made = 0
 
     async def run(self, step: tuple[object, ...]) -> None:
@@ -136,12 +142,16 @@ class Play:
 
     async def do_list(self, scope: str | None, selector: str, cached: bool) -> None:
         before = self.log.rows[-1].rev
+        if self.refused():
+            return
         page = await self.cache.list(scope, CACHED if cached else LATEST, chosen=chosen(selector))
         assert page.rev in commit_ends(self.log)  # H-07: never half of a commit
         assert cached or page.rev >= before
         assert seen_page(page) == state_at(self.log, page.rev, scope, chooses(selector))
 
     async def do_exact(self, scope: str | None, selector: str, back: int) -> None:
+        if self.refused():
+            return
         rev = max(self.log.rows[-1].rev - back, 1)
         page = await self.cache.list(scope, ReadAt(Mode.EXACT, rev), chosen=chosen(selector))
         assert page.rev == rev  # LW-101
@@ -163,9 +173,47 @@ class Play:
             found += seen_page(page)
         assert found == state_at(self.log, rev, scope, chooses(selector))  # LW-110
 
+    def refused(self) -> bool:
+        """Whether lists without a limit are; only while long ones are being sent."""
+        held = self.cache._holds.exceeded
+        assert not held or self.sending or any(one.watcher.initial for one in self.watching)
+        return held
+
+    async def do_send(self, scope: str | None, selector: str, back: int) -> None:
+        """Begin to send a list at some revision to a client that takes it slowly."""
+        rev = max(self.log.rows[-1].rev - back, 1)
+        at = ReadAt(Mode.EXACT, rev)
+        if self.refused():
+            with pytest.raises(HeldTooMuch):
+                await self.cache.list(scope, at, chosen=chosen(selector))
+            return
+        page = await self.cache.list(scope, at, chosen=chosen(selector))
+        self.sending.append((page.bodies(), state_at(self.log, rev, scope, chooses(selector))))
+
+    async def do_sent(self, which: int) -> None:
+        if self.sending:
+            bodies, due = self.sending.pop(which % len(self.sending))
+            assert [seen_of(body) for body in bodies] == due  # whatever was dropped meanwhile
+
+    def compare_index(self) -> None:
+        """What the index leaves is what a walk of all finds."""
+        contents = self.cache._contents
+        assert contents is not None
+        for scope in (*PROJECTS, None):
+            entries = [one for piece in contents.snapshot(scope).pieces() for one in piece]
+            for selector in SELECTORS[1:]:
+                wanted = chosen(selector)
+                choice = contents.index.choice(scope, wanted)
+                due = [one for one in entries if wanted.chooses(one)]
+                assert choice.of(entries) == due
+                assert choice.gathered(10**6, 0) in (due, None)
+
     async def finish(self) -> None:
         """Let everything be read, then compare all that the watchers were told."""
-        await self.cache.list(None, LATEST)
+        await self.cache.list(None, LATEST, limit=1)
+        self.compare_index()
+        while self.sending:
+            await self.do_sent(0)
         for one in self.watching:
             while await one.take():
                 pass
@@ -179,6 +227,10 @@ class Play:
                 assert sorted(one.initial, key=lambda s: (s.project, s.name)) == state  # LW-139
             assert one.over or one.watcher.position >= self.log.rows[-1].rev
             one.watcher.close()
+        assert len(self.cache._pins) <= 64
+        assert not self.cache._holds.exceeded
+        self.cache._pins.clear()
+        assert self.cache._holds.bytes == 0  # nobody holds anything any more
 
 
 def chosen(selector: str) -> Filter:
@@ -189,25 +241,38 @@ def chooses(selector: str) -> Chooses:
     return labels.parse(selector).matches
 
 
+SMALL = 900
+"""Bytes of some three documents."""
+
+
 @pytest.mark.parametrize(
-    "window", [Window(), Window(documents=timedelta(seconds=75), document_bytes=900)]
+    ("window", "budget", "worth"),
+    [
+        (Window(), BUDGET_BYTES, 0),  # the index gathers whatever there is …
+        (Window(documents=timedelta(seconds=75), document_bytes=SMALL), SMALL, 10**6),  # … or never
+    ],
 )
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(before=st.lists(commits, max_size=4), stubs=st.integers(0, 8), play=steps)
 async def test_any_interleaving_ends_in_what_the_log_says(
     monkeypatch: pytest.MonkeyPatch,
     window: Window,
+    budget: int,
+    worth: int,
     before: list[list[tuple[int, str, str | None]]],
     stubs: int,
     play: list[tuple[object, ...]],
 ) -> None:
     monkeypatch.setattr(reflector, "PIECE", 3)  # so that commits are cut by pieces
+    monkeypatch.setattr(cacher, "LONG", 1)  # so that lists count as long
+    monkeypatch.setattr(index, "_WORTH", worth)
     log = FeedLog(stubs_below=stubs)
     clock = ManualClock(datetime(2026, 1, 1, tzinfo=UTC))
     early = Play(log, None)  # type: ignore[arg-type]  # it only writes
     for changes in before:
         await early.do_commit(changes)
     async with following(log, clock, window=window) as cache:
+        cache._holds._budget = budget
         running = Play(log, cache)
         running.alive, running._made = early.alive, early._made
         for step in play:

@@ -1,7 +1,10 @@
 """How far back history goes: the window, the stubs, and what is older."""
 
-import tracemalloc
+import gc
+import sys
 from datetime import timedelta
+from types import FunctionType, ModuleType
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -13,6 +16,8 @@ from nodus_api.clock import ManualClock
 from nodus_api.metav1 import labels
 from nodus_api.watchcache import AttemptCache, Window
 from nodus_api.watchcache.consistency import CACHED, LATEST, Mode, ReadAt, WatchFrom
+from nodus_api.watchcache.contents import Contents
+from nodus_api.watchcache.entry import finished
 from nodus_api.watchcache.errors import StateTooOld
 from nodus_api.watchcache.filters import Filter
 from nodus_api.watchcache.watcher import Watcher, WatchOver
@@ -293,17 +298,103 @@ async def test_events_are_bounded_but_never_those_of_the_last_75_seconds(
         assert cache.history_size == 1
 
 
-async def test_a_stub_takes_at_most_250_bytes(
-    log: FeedLog, cache: AttemptCache, clock: ManualClock
-) -> None:
-    commit(log, "A", 1)
-    for _ in range(300):
-        commit(log, "M", 1)
-    tracemalloc.start()
-    await cache.list("p", LATEST)
-    await pass_time(cache, clock, 76)
-    held, _ = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
+def sizes(roots: list[Any], shared: list[Any]) -> int:
+    """Bytes of all that the roots lead to, save what the shared ones lead to as well."""
+    seen = {id(one) for one in reached(shared)}
+    return sum(sys.getsizeof(one) for one in reached(roots) if id(one) not in seen)
 
-    assert cache.history_size == 301
-    assert held / 301 <= 250 + 150  # with the model's own rows and the newest document
+
+def reached(roots: list[Any]) -> list[Any]:
+    """All objects that the roots lead to, each once; code and classes aside."""
+    found: dict[int, Any] = {}
+    left = list(roots)
+    while left:
+        one = left.pop()
+        if id(one) in found or isinstance(one, type | ModuleType | FunctionType):
+            continue
+        found[id(one)] = one
+        left += gc.get_referents(one)
+    return list(found.values())
+
+
+def busy(log: FeedLog) -> None:
+    """100 Attempts that change ten times, most of the times what is selected by, too."""
+    for number in range(100):
+        commit(log, "A", number)
+    for turn in range(10):
+        for number in range(100):
+            team = "red" if turn < 2 else ["red", "blue", "green"][(turn + number) % 3]
+            values, fields = {"team": team}, {"status.phase": f"phase-{turn}", "spec.slot": "0"}
+            log.commit(("M", UUID(int=number), "p", f"n{number}", values, fields))
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_a_stub_takes_at_most_250_bytes(
+    log: FeedLog, clock: ManualClock, restarted: bool
+) -> None:  # storage.md section 6, Watch window
+    log.backfilled = 10_000
+    if restarted:
+        busy(log)
+    async with following(log, clock) as cache:
+        if not restarted:
+            busy(log)
+        await cache.list("p", LATEST)
+        await pass_time(cache, clock, 76)
+        contents = cache._contents
+        assert contents is not None
+        events = list(contents.history.of(None).after(0))
+        rows = list(contents._by_uid.values())  # what stubs share uid and names with
+        lists = 2 * sys.getsizeof(events)  # the ring's, and the project's
+
+        assert len(events) == 1100
+        assert all(event.body is None and event.prev_body is None for event in events)
+        assert all(event.uid is contents._by_uid[event.uid].uid for event in events)
+        values = list(contents._selections._values.values())  # of all that are alike
+        assert (sizes(events, [*rows, *values]) + lists) / len(events) <= 250
+
+
+def ring(contents: Contents) -> list[tuple[int, bool]]:
+    """The revisions in the ring, and whether they have their documents."""
+    events = contents.history.of(None).after(0)
+    return [(event.rev, event.body is not None) for event in events]
+
+
+async def test_documents_are_bounded_by_their_bytes_the_oldest_go_first(
+    log: FeedLog, clock: ManualClock
+) -> None:  # storage.md section 6, Watch window: predecessors that nothing else holds
+    size = len(doc_of(log, commit(log, "A", 1)))
+    window = Window(document_bytes=3 * size + size // 2)
+    async with following(log, clock, window=window) as cache:
+        revs = [commit(log, "M", 1) for _ in range(6)]
+        await cache.list("p", LATEST)
+        await pass_time(cache, clock, 1)
+        contents = cache._contents
+        assert contents is not None
+
+        assert contents.history.document_bytes <= window.document_bytes
+        assert ring(contents)[-6:] == [(rev, rev in revs[-3:]) for rev in revs]
+        assert contents.history.document_bytes == sum(
+            len(event.prev_body or b"") for event in contents.history.of(None).after(0)
+        )
+
+
+def doc_of(log: FeedLog, rev: int) -> bytes:
+    return finished(next(row.doc or b"" for row in log.rows if row.rev == rev), rev)
+
+
+async def test_each_part_of_an_event_ends_at_its_time(
+    log: FeedLog, cache: AttemptCache, clock: ManualClock
+) -> None:  # storage.md section 6, Watch window: documents 75 s, stubs five minutes
+    commit(log, "A", 1)
+    await cache.list("p", LATEST)
+    contents = cache._contents
+    assert contents is not None
+    assert [whole for _, whole in ring(contents)] == [True]
+    await pass_time(cache, clock, 74)
+    assert [whole for _, whole in ring(contents)] == [True]
+    await pass_time(cache, clock, 2)
+    assert [whole for _, whole in ring(contents)] == [False]
+    await pass_time(cache, clock, 223)
+    assert [whole for _, whole in ring(contents)] == [False]
+    await pass_time(cache, clock, 2)
+    assert ring(contents) == []

@@ -17,12 +17,15 @@ from nodus_api.metav1.status import Status
 from nodus_api.watchcache.errors import (
     CacheWarming,
     FeedUnavailable,
+    HeldTooMuch,
     ReadTimedOut,
     StateNotReached,
     StateTooOld,
 )
 
-CACHE_ERRORS = (CacheWarming, FeedUnavailable, ReadTimedOut, StateNotReached, StateTooOld)
+CACHE_ERRORS = (
+    CacheWarming, FeedUnavailable, HeldTooMuch, ReadTimedOut, StateNotReached, StateTooOld,
+)  # fmt: skip
 
 
 class StatusRenderer:
@@ -50,6 +53,12 @@ def of_cache(error: Exception, *, too_old: Callable[[StateTooOld], APIError]) ->
     match error:
         case CacheWarming():
             return TooManyRequests.warming()
+        case HeldTooMuch():
+            return TooManyRequests(
+                "Lists that are being sent hold too much of earlier states, please try again "
+                "later.",
+                fix="Ask for the list in pages, by a limit, or wait 1 s and send it again.",
+            )
         case FeedUnavailable():
             return ServiceUnavailable.database(cached=error.cached)
         case ReadTimedOut():

@@ -91,8 +91,7 @@ class AttemptReads:
             remaining_item_count=page.remaining,
             shard_info=shard_info(options),
         )
-        bodies = [entry.body for entry in page.entries if entry.body is not None]
-        return await list_answer(request, rendering, metadata, bodies)
+        return await list_answer(request, rendering, metadata, page.bodies())
 
     def watch(self, request: Request) -> Answer:
         """Return a stream of changes (section 5). Raises what refuses it at once (LW-122)."""

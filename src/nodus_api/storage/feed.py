@@ -9,13 +9,13 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from nodus_api.clock import Clock
+from nodus_api.clock import Clock, give_way
 from nodus_api.storage.engine import Database
 from nodus_api.storage.migrated import again_if_migrated
 from nodus_api.storage.tables import (
@@ -34,9 +34,8 @@ HISTORY_TIMEOUT = timedelta(seconds=20)
 """How long a statement that walks old history, or stands in for a cache, may take (LW-198)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """One row of the log.
+class Change(NamedTuple):
+    """One row of the log; its fields in the order of the columns that are read.
 
     `kind` is A (added), M (modified), D (deleted; `doc` is the last document) or E (an epoch's
     marker, without object). `sel` and `prev_sel` are JSON text, `prev_sel` None where unchanged.
@@ -58,8 +57,7 @@ class Change:
     doc: bytes | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredObject:
+class StoredObject(NamedTuple):
     """One object as it stands: its document with the resourceVersion still empty, and `rev`."""
 
     uid: UUID
@@ -104,8 +102,8 @@ class FeedSnapshot:
     ) -> AsyncIterator[list[StoredObject]]:
         """Give every object, in pieces, by project and name; or one project's, or one of it."""
         async with self._connection.stream(read_objects(project, name)) as rows:
-            async for piece in rows.mappings().partitions(PIECE):
-                yield [StoredObject(**row) for row in piece]
+            async for piece in rows.partitions(PIECE):
+                yield list(map(StoredObject._make, piece))
 
     async def backfill(self, documents: timedelta = DOCUMENT_WINDOW) -> AsyncIterator[list[Change]]:
         """Give the window's changes up to the head in order, in pieces.
@@ -120,8 +118,8 @@ class FeedSnapshot:
             read_changes(whole - 1).where(changes.c.rev <= self.state.head),
         ):
             async with self._connection.stream(statement) as rows:
-                async for piece in rows.mappings().partitions(PIECE):
-                    yield [Change(**row) for row in piece]
+                async for piece in rows.partitions(PIECE):
+                    yield list(map(Change._make, piece))
 
     async def _first_since(self, moment: datetime, low: int) -> int:
         """Return the first revision from `low` on whose row is of `moment` or later, else head + 1.
@@ -174,7 +172,7 @@ class Feed:
         """
         async with self._database.single_reads() as connection:
             rows = await connection.execute(read_changes(after).limit(limit))
-            return [Change(**row) for row in rows.mappings()]
+            return list(map(Change._make, rows))
 
     @contextlib.asynccontextmanager
     async def snapshot(self, window: timedelta) -> AsyncIterator[FeedSnapshot]:
@@ -206,7 +204,10 @@ class Feed:
         async with self._database.transaction(read_only=True) as connection:
             await self._bound(connection)
             rows = await connection.execute(read_first_changes(after, upto, project))
-            found = [Change(**row) for row in rows.mappings()]
+            found: list[Change] = []
+            for piece in rows.partitions(PIECE):
+                found.extend(map(Change._make, piece))
+                await give_way()
             return (await _state(connection)).oldest, found
 
     @again_if_migrated
@@ -303,22 +304,17 @@ def read_stubs(first: int, last: int) -> sa.Select[Any]:
 
 
 def read_first_changes(after: int, upto: int, project: str | None) -> sa.Select[Any]:
-    """The first row of each object above `after` and not above `upto`; partitions pruned."""
-    between = [changes.c.rev > after, changes.c.rev <= upto, changes.c.uid.is_not(None)]
-    if project is not None:
-        between.append(_is(changes.c.project, project))
-    first = (
-        sa.select(sa.func.min(changes.c.rev).label("rev"))
-        .where(*between)
-        .group_by(changes.c.uid)
-        .subquery()
-    )
+    """The first row of each object above `after` and not above `upto`; partitions pruned.
+
+    It is the one whose previous version is not above `after`, or that has none: one walk of the
+    rows tells it.
+    """
     nothing = sa.null().cast(sa.LargeBinary)
-    return (
-        sa.select(*_STUB, nothing.label("prev_doc"), nothing.label("doc"))
-        .select_from(changes.join(first, changes.c.rev == first.c.rev))
-        .where(changes.c.rev > after, changes.c.rev <= upto)
-    )
+    before = sa.or_(changes.c.prev_rev.is_(None), changes.c.prev_rev <= after)
+    first = [changes.c.rev > after, changes.c.rev <= upto, changes.c.uid.is_not(None), before]
+    if project is not None:
+        first.append(_is(changes.c.project, project))
+    return sa.select(*_STUB, nothing.label("prev_doc"), nothing.label("doc")).where(*first)
 
 
 def read_objects(project: str | None = None, name: str | None = None) -> sa.Select[Any]:

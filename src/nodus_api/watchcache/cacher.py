@@ -15,12 +15,15 @@ from nodus_api.watchcache.epochs import Standing
 from nodus_api.watchcache.errors import (
     CacheWarming,
     FeedUnavailable,
+    HeldTooMuch,
     StateNotReached,
     StateTooOld,
 )
 from nodus_api.watchcache.filters import EVERYTHING, Filter
 from nodus_api.watchcache.freshness import Head, Reached
 from nodus_api.watchcache.history import Window
+from nodus_api.watchcache.holds import Held, Holds, Running
+from nodus_api.watchcache.index import Choice
 from nodus_api.watchcache.log_tail import LogTail
 from nodus_api.watchcache.past import Past
 from nodus_api.watchcache.pins import Pins
@@ -30,10 +33,10 @@ from nodus_api.watchcache.source import ChangeFeed
 from nodus_api.watchcache.undo import Turns
 from nodus_api.watchcache.watcher import Watcher, Watchers
 
-Entries = list[Entry]  # in the class below, `list` is the verb
+LONG = 1000
+"""A list of more is sent in many steps of the loop, and counts as held until its end."""
 
-_SELECTED_AT_ONCE = 8
-"""Entries that a selector judges before the loop may go to others."""
+Entries = list[Entry]  # in the class below, `list` is the verb
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +53,14 @@ class Page:
 
     remaining: int | None
     """How many are left, where no selector hides it (LW-111)."""
+
+    running: Running | None = None
+    """What a long answer holds; `bodies` carries it along."""
+
+    def bodies(self) -> Held[bytes]:
+        """Return the documents; to be kept for as long as they are being sent."""
+        found = (entry.body for entry in self.entries if entry.body is not None)
+        return Held(found, self.running)
 
 
 class AttemptCache:
@@ -72,12 +83,14 @@ class AttemptCache:
         self._window = window or Window()
         self._contents: Contents | None = None
         self._trusted = False
+        self._counted = 0  # the position up to which superseded documents are counted
         self._head = Head(feed.head)
         self._reached = Reached(clock)
-        self._pins = Pins(clock)
+        self._holds = Holds()
+        self._pins = Pins(clock, self._holds)
         self._documents = Documents(feed)
         self._tail = LogTail(feed)
-        self._past = Past(feed, self._documents, self._pins, clock, self._loaded)
+        self._past = Past(feed, self._documents, self._pins, self._holds, clock, self._loaded)
         self._behind = Behind(feed, self._loaded)
         self._reflector = Reflector(feed, self, clock=clock, chance=chance, window=self._window)
         self.watchers = Watchers(clock)
@@ -90,6 +103,7 @@ class AttemptCache:
         finally:
             await end(timers)
             await self._head.close()
+            await self._documents.close()
 
     # -- state --------------------------------------------
 
@@ -135,12 +149,17 @@ class AttemptCache:
         self._contents = contents
         self._trusted = True
         self._pins.clear()
+        self._counted = contents.position
         self.watchers.end_all("the cache was loaded anew")
         self._reached.advance(contents.position)
 
     def moved(self, touched: Sequence[str], markers: Sequence[tuple[int, int]]) -> None:
         """Let go the readers that waited, and wake the watchers of the touched projects."""
         contents = self._loaded()
+        for event in contents.history.of(None).after(self._counted):
+            self._holds.superseded(event)
+        self._counted = contents.position
+        self._pins.bound()
         if touched:
             for scope in (*touched, None):
                 self._pins.changed(scope, contents.history.of(scope))
@@ -177,13 +196,26 @@ class AttemptCache:
     ) -> Page:
         """Return the entries from `start` on, at most `limit` where it is not 0 (LW-101).
 
-        With `at` CACHED the limit is ignored, unless a continue token gave the start.
+        With `at` CACHED the limit is ignored, unless a continue token gave the start. Raises
+        HeldTooMuch for a list without a limit while such lists hold too much.
         """
-        snapshot = await self._state(project, at)
         if at == CACHED and start is None:
             limit = 0
-        entries, more = await self._choose(snapshot, chosen, limit, start)
-        if more:
+        whole = not limit and chosen.name is None
+        if whole and self._holds.exceeded:
+            raise HeldTooMuch
+        running: Running | None = None
+        if whole and at.mode is Mode.EXACT:
+            # held before it is undone: then it is counted even where its pin is dropped at once
+            running = self._holds.running(project, self._past.reached(at.rev))
+        snapshot, present = await self._state(project, at)
+        if whole and running is None:
+            running = self._holds.running(project, snapshot.rev)
+        contents = self._loaded() if present else None
+        entries, more = await self._choose(contents, project, snapshot, chosen, limit, start)
+        if len(entries) <= LONG:
+            running = None
+        if more or running is not None:
             self._keep(project, snapshot)
         remaining = snapshot.after(entries[-1]) if more and chosen.empty else None
         return Page(
@@ -191,42 +223,52 @@ class AttemptCache:
             entries=await self._past.with_bodies(project, snapshot.rev, entries),
             more=more,
             remaining=remaining,
+            running=running,
         )
 
-    async def _state(self, project: str | None, at: ReadAt) -> ScopeSnapshot:
+    async def _state(self, project: str | None, at: ReadAt) -> tuple[ScopeSnapshot, bool]:
+        """Return the state that is asked for, and whether it comes of what the cache holds."""
         if at.mode is Mode.EXACT:
             kept = self._past.kept(project, at.rev)
             if kept is not None:
-                return kept
+                return kept, True
             await self._reach(self._past.reached(at.rev))
-            return await self._past.state_at(project, at.rev)
+            return await self._past.state_at(project, at.rev), True
         try:
             await self._ensure(at)
         except StateNotReached as late:
             if at.mode is not Mode.LATEST:
                 raise
-            return await self._behind.state(project, late)
-        return self._loaded().snapshot(project)
+            return await self._behind.state(project, late), False
+        return self._loaded().snapshot(project), True
 
     async def _choose(
-        self, snapshot: ScopeSnapshot, chosen: Filter, limit: int, start: Start | None
+        self,
+        contents: Contents | None,
+        project: str | None,
+        snapshot: ScopeSnapshot,
+        chosen: Filter,
+        limit: int,
+        start: Start | None,
     ) -> tuple[Entries, bool]:
+        """Return the chosen entries of a state; `contents` lend their index where it is theirs."""
+        if chosen.name is not None:
+            named = snapshot.named(chosen.name)
+            return _cut([one for one in named if chosen.chooses(one)], limit, start)
+        if contents is None:
+            choice = Choice.unaided(chosen)
+        else:
+            choice = contents.index.choice(project, chosen)
+            if contents.stands(project, snapshot.rev):
+                gathered = choice.gathered(snapshot.size, limit)
+                if gathered is not None:
+                    return _cut(await self._chosen(gathered, choice), limit, start)
         most = limit or snapshot.size + 1
         found: Entries = []
-        if chosen.name is not None:
-            found = [
-                entry
-                for entry in snapshot.named(chosen.name)
-                if chosen.chooses(entry) and (start is None or (entry.project, entry.name) >= start)
-            ]
-            return found[:most], len(found) > most
         turns = Turns(self._clock)
         for piece in snapshot.pieces(start):
-            # a selector may have 1,000 terms, so a whole piece may be a long step
-            step = len(piece) if chosen.empty else _SELECTED_AT_ONCE
-            for at in range(0, len(piece), step):
-                some = piece[at : at + step]
-                found.extend(some if chosen.empty else filter(chosen.chooses, some))
+            for at in range(0, len(piece), choice.at_once):
+                found.extend(choice.of(piece[at : at + choice.at_once]))
                 if len(found) > most:
                     return found[:most], True
                 await turns.give()
@@ -268,22 +310,25 @@ class AttemptCache:
         contents = self._loaded()
         if not begin.initial:
             return self._watch(project, chosen, contents.position, None)
-        entries = contents.in_order_of_revision(project)
+        running = self._holds.running(project, contents.position)
+        choice = contents.index.choice(project, chosen)
+        gathered = choice.gathered(contents.size_of(project), 0, by_revision=True)
+        every = contents.in_order_of_revision(project) if gathered is None else gathered
+        entries = Held(every, running)
         watcher = self._watch(project, chosen, contents.position, entries)
         if not chosen.empty:
             try:
-                watcher.initial = await self._chosen(entries, chosen)
+                watcher.initial = Held(await self._chosen(entries, choice), running)
             except BaseException:
                 watcher.close()  # nobody else will: whoever asked was cancelled
                 raise
         return watcher
 
-    async def _chosen(self, entries: Entries, chosen: Filter) -> Entries:
+    async def _chosen(self, entries: Entries, choice: Choice) -> Entries:
         turns = Turns(self._clock)
-        found = []
-        for entry in entries:
-            if chosen.chooses(entry):
-                found.append(entry)
+        found: Entries = []
+        for at in range(0, len(entries), choice.at_once):
+            found.extend(choice.of(entries[at : at + choice.at_once]))
             await turns.give()
         return found
 
@@ -350,3 +395,10 @@ class AttemptCache:
             self._reflector.kick()
             if not await self._reached.wait(rev):
                 raise StateNotReached(rev, self.position)
+
+
+def _cut(entries: Entries, limit: int, start: Start | None) -> tuple[Entries, bool]:
+    """Return the entries of a page, of all that are chosen in order, and whether more follow."""
+    if start is not None:
+        entries = [one for one in entries if (one.project, one.name) >= start]
+    return (entries[:limit], len(entries) > limit) if limit else (entries, False)

@@ -5,6 +5,7 @@ dicts (storage.md section 6).
 """
 
 from collections.abc import Mapping
+from sys import intern
 from uuid import UUID
 from weakref import WeakValueDictionary
 
@@ -15,10 +16,16 @@ HEAD = b'{"apiVersion":"nodus.dev/v1","kind":"Attempt","metadata":{"resourceVers
 CHECK of `attempt_objects` demands."""
 
 
-class Selection:
-    """Labels and selectable fields of one or many Attempts; equal texts share one object."""
+class Values(dict[str, str]):
+    """Labels, or selectable fields; equal ones are one object. Never changed."""
 
-    __slots__ = ("__weakref__", "fields", "labels")
+    __slots__ = ("__weakref__",)
+
+
+class Selection:
+    """Labels and selectable fields of one or many Attempts."""
+
+    __slots__ = ("fields", "labels")
 
     def __init__(self, labels: Mapping[str, str], fields: Mapping[str, str]) -> None:
         self.labels = labels
@@ -26,25 +33,46 @@ class Selection:
 
 
 class Selections:
-    """Keeps one `Selection` for each distinct text, for as long as something holds it."""
+    """Gives equal labels, equal fields and, as long as they are recent, equal texts one object.
+
+    Attempts of a Job share their labels and those in one state their fields, while hardly two
+    Attempts share both: so the two are kept apart, as long as something holds them.
+    """
+
+    _RECENT = 1024
 
     def __init__(self) -> None:
-        self._by_text: WeakValueDictionary[str, Selection] = WeakValueDictionary()
+        self._recent: dict[str, Selection] = {}
+        self._values: WeakValueDictionary[tuple[str, ...], Values] = WeakValueDictionary()
 
     def of(self, text: str) -> Selection:
         """Return the selection that the JSON `text` of the log says."""
-        found = self._by_text.get(text)
+        found = self._recent.get(text)
         if found is None:
             values = orjson.loads(text)
-            found = Selection(values["labels"], values["fields"])
-            self._by_text[text] = found
+            found = Selection(self._shared(values["labels"]), self._shared(values["fields"]))
+            if len(self._recent) >= self._RECENT:
+                self._recent.clear()
+            self._recent[text] = found
         return found
+
+    def _shared(self, values: Mapping[str, str]) -> Values:
+        key = tuple(intern(text) for pair in values.items() for text in pair)
+        found = self._values.get(key)
+        if found is None:
+            pairs = iter(key)
+            found = self._values[key] = Values(zip(pairs, pairs, strict=True))
+        return found
+
+
+NOT_INDEXED = -1
+"""The slot of a version that the cache does not hold as the present one."""
 
 
 class Entry:
     """One version of one Attempt; never changed, so readers may keep it."""
 
-    __slots__ = ("body", "name", "project", "rev", "selection", "uid")
+    __slots__ = ("body", "name", "project", "rev", "selection", "slot", "uid")
 
     def __init__(
         self,
@@ -55,14 +83,19 @@ class Entry:
         rev: int,
         selection: Selection,
         body: bytes | None,
+        slot: int = NOT_INDEXED,
     ) -> None:
-        """`body` is the document with its resourceVersion, None where it must be fetched."""
+        """`body` is the document with its resourceVersion, None where it must be fetched.
+
+        `slot` is the Attempt's place in the index, the same for all its versions.
+        """
         self.project = project
         self.name = name
         self.uid = uid
         self.rev = rev
         self.selection = selection
         self.body = body
+        self.slot = slot
 
 
 def finished(doc: bytes, rev: int) -> bytes:

@@ -5,6 +5,13 @@ class CacheWarming(Exception):
     """Nothing is loaded yet, or what is loaded is being replaced, while Postgres answers."""
 
 
+class HeldTooMuch(Exception):
+    """Lists that are being sent hold more than the budget of superseded documents allows.
+
+    A list without a limit would hold still more: to be repeated later, or asked for in pages.
+    """
+
+
 class FeedUnavailable(Exception):
     """Postgres cannot be reached and the answer needs it."""
 

@@ -68,6 +68,19 @@ class Event:
         self.prev_selection = prev_selection
         self.prev_body = prev_body
 
+    def after(self) -> Entry | None:
+        """Return the Attempt as it stood after this change, None where it was gone."""
+        if self.kind == "D":
+            return None
+        return Entry(
+            project=self.project,
+            name=self.name,
+            uid=self.uid,
+            rev=self.rev,
+            selection=self.selection,
+            body=self.body,
+        )
+
     def before(self) -> Entry | None:
         """Return the Attempt as it stood before this change, None where it did not exist."""
         if self.prev_rev is None:

@@ -6,6 +6,7 @@ revision needs of it is the first change of each Attempt since, which tells what
 
 import asyncio
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 
 from nodus_api.clock import Clock
 from nodus_api.storage.errors import StorageError, StorageTimeout
@@ -15,16 +16,18 @@ from nodus_api.watchcache.entry import Entry
 from nodus_api.watchcache.epochs import Standing
 from nodus_api.watchcache.errors import CacheWarming, FeedUnavailable, ReadTimedOut, StateTooOld
 from nodus_api.watchcache.history import Event
+from nodus_api.watchcache.holds import Holds
 from nodus_api.watchcache.pins import Pins
 from nodus_api.watchcache.snapshot import ScopeSnapshot
 from nodus_api.watchcache.source import ChangeFeed
-from nodus_api.watchcache.undo import Turns, undone
+from nodus_api.watchcache.undo import Turns, first_since, undone
 
 FARTHEST = 262_144
 """So many changes back the log is asked; counted within epochs."""
 
 _AT_ONCE = 2
-_FETCHED_AT_ONCE = 256
+_FETCHED_AT_ONCE = 1000
+_TAKEN_AT_ONCE = 256
 
 
 class Past:
@@ -35,6 +38,7 @@ class Past:
         feed: ChangeFeed,
         documents: Documents,
         pins: Pins,
+        holds: Holds,
         clock: Clock,
         loaded: Callable[[], Contents],
     ) -> None:
@@ -42,6 +46,7 @@ class Past:
         self._feed = feed
         self._documents = documents
         self._pins = pins
+        self._holds = holds
         self._clock = clock
         self._loaded = loaded
         self._slots = asyncio.Semaphore(_AT_ONCE)
@@ -81,14 +86,29 @@ class Past:
                 self._pins.keep(project, found, until=until)
             return found
         found = await undone(now, events, reached, self._clock)
+        if self._loaded() is not contents:  # what it was undone from is of another history
+            raise CacheWarming
         self._pins.keep(project, found, until=events[0].rev)
+        await self._count(events, reached)
         return found
+
+    async def _count(self, events: Sequence[Event], rev: int) -> None:
+        """Count the documents that an undone state has of before, and drop pins for them."""
+        turns = Turns(self._clock)
+        events = await first_since(events, rev, turns)
+        for at in range(0, len(events), _TAKEN_AT_ONCE):
+            for event in events[at : at + _TAKEN_AT_ONCE]:
+                self._holds.superseded(event)
+            await turns.give()
+        self._pins.bound()
 
     async def with_bodies(
         self, project: str | None, rev: int, entries: Sequence[Entry]
     ) -> list[Entry]:
         """Return the entries of the state at `rev`, with the bodies fetched that they lack."""
         missing = [entry for entry in entries if entry.body is None]
+        if not missing:
+            return list(entries)
         bodies: dict[int, bytes] = {}
         for at in range(0, len(missing), _FETCHED_AT_ONCE):
             bodies.update(await self._fetch(project, rev, missing[at : at + _FETCHED_AT_ONCE]))
@@ -126,13 +146,14 @@ class Past:
         if reached < oldest - 1:
             raise _too_old(rev, contents)
         turns = Turns(self._clock)
-        events = []
-        for row in sorted(rows, key=lambda row: row.rev):
-            events.append(contents.event_of(row))
+        found: list[Event] = []
+        ordered = sorted(rows, key=attrgetter("rev"))
+        for at in range(0, len(ordered), _TAKEN_AT_ONCE):
+            found.extend(map(contents.event_of, ordered[at : at + _TAKEN_AT_ONCE]))
             await turns.give()
         if self._loaded() is not contents:  # what was read may belong to another history
             raise CacheWarming
-        return events
+        return found
 
     async def _fetch(
         self, project: str | None, rev: int, entries: Sequence[Entry]

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 from nodus_api.clock import Clock
 from nodus_api.watchcache.history import EventLog
+from nodus_api.watchcache.holds import Hold, Holds
 from nodus_api.watchcache.snapshot import ScopeSnapshot
 
 HELD = timedelta(minutes=5)
@@ -19,13 +20,18 @@ class _Pin:
     until: int | None  # the scope's next change; None while there was none
     snapshot: ScopeSnapshot
     taken: float
+    hold: Hold
 
 
 class Pins:
-    """At most 64 snapshots, each valid from its revision up to its scope's next change."""
+    """At most 64 snapshots, each valid from its revision up to its scope's next change.
 
-    def __init__(self, clock: Clock) -> None:
+    The oldest go where the documents that they and others hold exceed the budget of `holds`.
+    """
+
+    def __init__(self, clock: Clock, holds: Holds) -> None:
         self._clock = clock
+        self._holds = holds
         self._pins: deque[_Pin] = deque()
         self._open: dict[str | None, _Pin] = {}
 
@@ -38,13 +44,22 @@ class Pins:
         open_pin = self._open.get(scope)
         if until is None and open_pin is not None:
             return  # the same state is kept already: nothing changed since
+        if any(pin.scope == scope and pin.since == snapshot.rev for pin in self._pins):
+            return  # an earlier page kept it
         self._expire()
         if len(self._pins) >= AT_MOST:
             self._drop_oldest()
-        pin = _Pin(scope, snapshot.rev, until, snapshot, self._clock.monotonic())
+        hold = self._holds.hold(scope, snapshot.rev)
+        pin = _Pin(scope, snapshot.rev, until, snapshot, self._clock.monotonic(), hold)
         self._pins.append(pin)
         if until is None:
             self._open[scope] = pin
+        self.bound()
+
+    def bound(self) -> None:
+        """Drop the oldest while the budget of held documents is exceeded."""
+        while self._pins and self._holds.exceeded:
+            self._drop_oldest()
 
     def renewed(self, scope: str | None, rev: int) -> bool:
         """Keep the scope's state that was taken at `rev` for longer; return whether it is kept."""
@@ -83,8 +98,8 @@ class Pins:
 
     def clear(self) -> None:
         """Forget all: the history they belong to is gone."""
-        self._pins.clear()
-        self._open.clear()
+        while self._pins:
+            self._drop_oldest()
 
     def _expire(self) -> None:
         old = self._clock.monotonic() - HELD.total_seconds()
@@ -93,5 +108,6 @@ class Pins:
 
     def _drop_oldest(self) -> None:
         pin = self._pins.popleft()
+        self._holds.release(pin.hold)
         if self._open.get(pin.scope) is pin:
             del self._open[pin.scope]

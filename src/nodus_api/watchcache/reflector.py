@@ -115,8 +115,11 @@ class Reflector:
             async for objects in snapshot.objects():
                 contents.add(objects)
                 await give_way()
-            backfill = [row async for rows in snapshot.backfill() for row in rows]
-            contents.loaded(snapshot.state, backfill, self._clock.monotonic())
+            contents.ordered(snapshot.state)
+            async for rows in snapshot.backfill():
+                contents.fill(rows)
+                await give_way()
+            contents.loaded(self._clock.monotonic())
         self._contents = contents
         self._read_to = contents.position
         self._held.clear()

@@ -5,7 +5,7 @@ list of chunks (some 400 references at 100,000 Attempts), and shares all others 
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from operator import attrgetter
 
 from nodus_api.watchcache.entry import Entry
@@ -75,6 +75,30 @@ class SortedEntries:
         if index + 1 < len(self._chunks) and len(left) + len(self._chunks[index + 1]) <= CHUNK // 2:
             return self._with(index, 2, (left + self._chunks[index + 1],))
         return self._with(index, 1, (left,))
+
+    def edited(self, changes: Mapping[str, Entry | None]) -> Iterator["SortedEntries | None"]:
+        """Give the order with each entry put in the place of its name, and taken out where None.
+
+        Gives None after each step of some changes, so that others may run, and the order at last.
+        """
+        by_chunk: dict[int, dict[str, Entry | None]] = {}
+        for number, (name, entry) in enumerate(changes.items()):
+            by_chunk.setdefault(self._chunk_of(name), {})[name] = entry
+            if number % CHUNK == 0:
+                yield None
+        made: list[Chunk] = []
+        for index, chunk in enumerate(self._chunks or ((),)):
+            edits = by_chunk.get(index)
+            if edits is None:
+                made.append(chunk)
+                continue
+            merged: dict[str, Entry | None] = {entry.name: entry for entry in chunk}
+            merged.update(edits)
+            left = sorted((e for e in merged.values() if e is not None), key=_name_of)
+            size = _FILL if len(left) > CHUNK else CHUNK
+            made.extend(tuple(left[cut : cut + size]) for cut in range(0, len(left), size))
+            yield None
+        yield SortedEntries(tuple(chunk for chunk in made if chunk))
 
     def rank(self, name: str) -> int:
         """Return how many names sort before `name`."""
