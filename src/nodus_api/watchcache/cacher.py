@@ -62,8 +62,13 @@ class AttemptCache:
         clock: Clock,
         chance: Callable[[], float],
         window: Window | None = None,
+        consistent: Callable[[], None] = lambda: None,
     ) -> None:
-        """`feed` is a storage Feed; `chance` gives uniform numbers in [0, 1)."""
+        """`feed` is a storage Feed; `chance` gives uniform numbers in [0, 1).
+
+        `consistent` raises what refuses consistent reads, beyond what the cache knows.
+        """
+        self._consistent = consistent
         self._feed = feed
         self._clock = clock
         self._window = window or Window()
@@ -320,6 +325,7 @@ class AttemptCache:
 
     async def _ask_head(self) -> int:
         before = self.position
+        self._consistent()
         if not self._trusted:
             raise CacheWarming
         if self.health.refused:
