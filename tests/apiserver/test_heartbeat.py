@@ -71,7 +71,7 @@ async def test_a_silent_leader_is_told_once_and_takes_nothing_away(
         assert [r.levelname for r in caplog.records if SAYS in r.message] == ["WARNING"]
 
         leader.last = None
-        await replica.advance(5)
+        await replica.advance(1)
         assert (await metrics(replica))["nodus_leader_silent"] == 0
     assert [r.message for r in caplog.records][-1] == ("the scheduler's heartbeat is fresh again")
 
@@ -100,7 +100,7 @@ async def test_consistent_reads_are_refused_where_a_leader_is_required() -> None
             assert (await stream.event())["type"] == "MODIFIED"
 
         leader.last = None
-        await replica.advance(5)
+        await replica.advance(1)
         assert (await replica.admin.get(N)).status == 200
 
 
@@ -115,7 +115,7 @@ async def test_its_age_grows_by_our_own_clock_while_the_database_is_away(
         assert (await replica.admin.get(N)).status == 503
         assert SAYS not in caplog.text  # nothing was heard: another line says so
         leader.away = False
-        await replica.advance(5)
+        await replica.advance(1)
         assert (await replica.admin.get(N)).status == 200
 
 

@@ -4,6 +4,7 @@ A primary that was replaced and still runs answers whoever asks it, with a histo
 counts. What gives it away is that no leader writes its heartbeat there any more.
 """
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
@@ -14,6 +15,8 @@ from nodus_api.watchcache.errors import LeaderSilent
 
 SILENT_SECONDS = 15.0
 LOOK_SECONDS = 5.0
+AGAIN_SECONDS = 1.0
+"""Between two looks while it is silent: its return is seen soon."""
 
 log = logging.getLogger(__name__)
 
@@ -36,16 +39,21 @@ class Heartbeat:
         self._told = False
 
     async def run(self) -> None:
-        """Read it each 5 s until cancelled; the following of the log tells of a lost database."""
+        """Read it each 5 s, and each second while it is silent, until cancelled.
+
+        A database that is away is told of by whoever follows the log.
+        """
         while True:
             asked = self._clock.monotonic()
             try:
-                self._read = (await self._ask()).total_seconds(), asked
-            except StorageError:
+                async with asyncio.timeout(LOOK_SECONDS):
+                    self._read = (await self._ask()).total_seconds(), asked
+            except (StorageError, TimeoutError):
                 pass
             else:
                 self._tell(self._read[0])
-            await self._clock.sleep(LOOK_SECONDS)
+            left = SILENT_SECONDS - (SILENT_SECONDS if self.seconds is None else self.seconds)
+            await self._clock.sleep(min(LOOK_SECONDS, max(AGAIN_SECONDS, left)))
 
     @property
     def seconds(self) -> float | None:
