@@ -197,6 +197,7 @@ class AttemptCache:
 
     async def _state(self, project: str | None, at: ReadAt) -> ScopeSnapshot:
         if at.mode is Mode.EXACT:
+            await self._know_epoch(at.rev)
             kept = self._past.kept(project, at.rev)
             if kept is not None:
                 return kept
@@ -256,6 +257,7 @@ class AttemptCache:
         `watcher.position`.
         """
         if not begin.initial and begin.at.mode is Mode.EXACT:
+            await self._know_epoch(begin.at.rev)
             return self._watch(project, chosen, self._resumed(begin.at.rev), None)
         await self._ensure(begin.at)
         contents = self._loaded()
@@ -322,6 +324,14 @@ class AttemptCache:
                 await self._reach(at.rev)
             case Mode.CACHED:
                 pass
+
+    async def _know_epoch(self, rev: int) -> None:
+        """Catch up, where the client has seen an epoch before this replica, on another one.
+
+        What is of a later epoch even then never was part of the history that counts.
+        """
+        if self._loaded().epochs.standing(rev) is Standing.LATER:
+            await self._reach(await self._ask_head())
 
     async def _ask_head(self) -> int:
         before = self.position
