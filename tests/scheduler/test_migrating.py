@@ -141,7 +141,9 @@ async def test_lives_go_on_while_the_schema_goes_up_and_back(
                 await changing
                 await live(world, f"after-{name}")
             assert len(world.fake.creates) == 7  # each got one machine
-            leads = scheduler.metrics.registry.get_sample_value("nodus_scheduler_leader")
+            read = scheduler.metrics.registry.get_sample_value
+            leads = read("nodus_scheduler_leader")
+            assert read("nodus_scheduler_log_partitions_ahead") == 2  # the upkeep runs beside
         lines = [record.message for record in caplog.records if "lead" in record.message]
     assert leads == 1
     assert lines == []  # it never lost the lead

@@ -9,6 +9,7 @@ import asyncpg
 import pytest
 from tests.storage.conftest import fresh_database
 from tests.storage.log_at import begin_epoch
+from tests.storage.logins import as_login
 from tests.storage.scene import Connection
 
 from nodus_api.clock import ManualClock
@@ -144,8 +145,9 @@ async def test_who_else_alters_the_log_is_waited_for(
         async with other.transaction():
             await other.execute("LOCK TABLE nodus.changes IN SHARE UPDATE EXCLUSIVE MODE")
             with caplog.at_level(logging.WARNING, "nodus_api.scheduler.upkeep"):
-                assert not await upkeep.look()
-            assert "the upkeep of the log waits" in caplog.text
+                for _ in range(3):
+                    assert not await upkeep.look()
+            assert caplog.text.count("the upkeep of the log waits") == 1  # it is told once
             assert kept.metric("log_partitions_ahead") == 1
     running = spawn("upkeep", upkeep.run())
     async with asyncio.timeout(30):
@@ -183,3 +185,29 @@ async def test_no_partition_at_all_is_told_and_mended(
     assert "writes fail beyond the head's" in caplog.text
     assert {head, head + WIDTH, head + 2 * WIDTH} <= set(await kept.firsts())
     assert kept.metric("log_partitions_ahead") == 2
+
+
+async def test_a_login_that_may_not_alter_the_log_is_told_once(
+    kept: Kept, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The role is the server's: made for this test, and gone with it."""
+    await kept.owner.execute(
+        "DROP ROLE IF EXISTS nodus_test_clerk; CREATE ROLE nodus_test_clerk LOGIN;"
+        " GRANT USAGE ON SCHEMA nodus TO nodus_test_clerk;"
+        " GRANT SELECT, UPDATE ON ALL TABLES IN SCHEMA nodus TO nodus_test_clerk;"
+        " GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA nodus TO nodus_test_clerk"
+    )
+    head = await kept.partition()
+    url = as_login(kept.database.where, "nodus_test_clerk")
+    clerk = Database(url, role=Role.SCHEDULER, pinned_now=kept.clock.now)
+    reign = await LeaderStore(kept.database).take_over("test")
+    upkeep = Upkeep(
+        UpkeepStore(clerk), kept.clock, kept.metrics, token=reign.token, retention=timedelta(0)
+    )
+    for _ in range(3):
+        assert not await upkeep.look()
+    assert caplog.text.count("the upkeep of the log failed") == 1
+    assert kept.failures() == 3
+    assert head + 2 * WIDTH not in await kept.firsts()
+    await clerk.close()
+    await kept.owner.execute("DROP OWNED BY nodus_test_clerk; DROP ROLE nodus_test_clerk")

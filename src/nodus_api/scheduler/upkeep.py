@@ -20,6 +20,7 @@ RETENTION_SECONDS = 60.0
 """The edge moves so often; what came below it is dropped at the next time, a minute later."""
 AGAIN_SECONDS = 1.0
 _STEP = "upkeep"
+_NONE = "no partition ready"
 
 
 class Upkeep:
@@ -44,6 +45,7 @@ class Upkeep:
         self._retention = retention
         self._edge = 0  # promised since a minute at least: 0 says that this reign does not know yet
         self._due = clock.monotonic()
+        self._told: dict[str, str] = {}
 
     async def run(self) -> None:
         """Look each 5 s until cancelled, or until another leads."""
@@ -56,10 +58,10 @@ class Upkeep:
 
     async def look(self) -> bool:
         """Do what is due; return whether enough partitions stand ready."""
-        ready = await self._careful(self._make_ahead)
+        ready = await self._careful("partitions ahead", self._make_ahead)
         if self._clock.monotonic() >= self._due:
             self._due = self._clock.monotonic() + RETENTION_SECONDS
-            await self._careful(self._retain)
+            await self._careful("retention", self._retain)
         return ready
 
     async def _make_ahead(self) -> None:
@@ -67,8 +69,11 @@ class Upkeep:
         self._metrics.log_partitions.set(sum(one.attached for one in tables.partitions))
         self._metrics.log_partitions_ahead.set(tables.ahead)
         missing = tables.missing()
-        if missing and tables.ahead == 0:
+        if tables.ahead > 0:
+            self._told.pop(_NONE, None)
+        elif _NONE not in self._told:
             log.error("the log has no partition ready: writes fail beyond the head's")
+            self._told[_NONE] = ""
         for partition in missing:
             await self._store.make(self._token, partition)
             self._metrics.log_partitions.inc()
@@ -89,21 +94,29 @@ class Upkeep:
             self._metrics.log_partitions.dec()
             log.info("a partition of the log is dropped", extra={"partition": partition.name})
 
-    async def _careful(self, work: Callable[[], Awaitable[None]]) -> bool:
-        """Do it; whatever it met is met again the next time. Only a lost lead ends the upkeep."""
+    async def _careful(self, what: str, work: Callable[[], Awaitable[None]]) -> bool:
+        """Do it; whatever it met is met again the next time. Only a lost lead ends the upkeep.
+
+        A cause that lasts is told once.
+        """
         try:
             await work()
         except FencedOff:
             raise
         except (StorageContention, StorageTimeout) as error:
-            # an old reader is in the way: it is tried again
-            log.warning("the upkeep of the log waits", extra={"cause": str(error)})
+            self._tell(what, "the upkeep of the log waits for another session", error)
         except StorageError as error:
             self._metrics.failed_steps.labels(step=_STEP).inc()
-            log.warning("the upkeep of the log failed", extra={"cause": str(error)})
+            self._tell(what, "the upkeep of the log failed", error)
         except Exception:
             self._metrics.failed_steps.labels(step=_STEP).inc()
             log.exception("the upkeep of the log crashed and is tried again")
         else:
+            self._told.pop(what, None)
             return True
         return False
+
+    def _tell(self, what: str, message: str, error: StorageError) -> None:
+        if self._told.get(what) != str(error):
+            log.warning(message, extra={"work": what, "cause": str(error)})
+        self._told[what] = str(error)
