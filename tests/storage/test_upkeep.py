@@ -1,9 +1,11 @@
 """The log's tables are made ahead and dropped behind, beside whoever reads or writes."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import contextlib
+from collections.abc import AsyncIterator, Coroutine
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 import asyncpg
 import pytest
@@ -12,7 +14,7 @@ from tests.storage.scene import SCENE, Connection
 
 from nodus_api.clock import ManualClock
 from nodus_api.storage import upkeep as module
-from nodus_api.storage.engine import Database, Role
+from nodus_api.storage.engine import Database, DriverConnection, Role
 from nodus_api.storage.errors import FencedOff, StorageContention, StorageTimeout
 from nodus_api.storage.leader_store import LeaderStore
 from nodus_api.storage.upkeep import WIDTH, LogTables, Partition, UpkeepStore
@@ -257,3 +259,78 @@ async def test_other_tables_are_no_partitions(log: Log) -> None:
     assert len(await log.firsts()) == 3
     with pytest.raises(ValueError, match="no partition"):
         module._first_of("changes_zz")
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+class Mortal(Database):
+    """Dies at a statement of its own connections: before it is sent, or after its effect."""
+
+    left = 0
+    after = False
+
+    @contextlib.asynccontextmanager
+    async def dedicated(self) -> AsyncIterator[DriverConnection]:
+        async with super().dedicated() as connection:
+            dying: Any = Dying(self, connection)
+            yield dying
+
+
+class Dying:
+    """A connection as the upkeep uses it, counted."""
+
+    def __init__(self, mortal: Mortal, connection: DriverConnection) -> None:
+        self._mortal = mortal
+        self._connection = connection
+        self.transaction = connection.transaction
+
+    async def execute(self, *arguments: Any) -> None:
+        await self._count(self._connection.execute(*arguments))
+
+    async def fetchval(self, *arguments: Any) -> Any:
+        return await self._count(self._connection.fetchval(*arguments))
+
+    async def _count(self, statement: Coroutine[Any, Any, Any]) -> Any:
+        self._mortal.left -= 1
+        if self._mortal.left < 0 and not self._mortal.after:
+            statement.close()
+            raise Killed
+        answer = await statement
+        if self._mortal.left < 0:
+            raise Killed
+        return answer
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+async def test_dying_at_each_statement_leaves_what_the_next_leader_finishes(
+    log: Log, own_url: str, after: bool
+) -> None:  # reliability.md G3
+    begun = [await log.begin_epoch(room=9) for _ in range(6)]
+    edge = begun[-1] // WIDTH * WIDTH
+    await log.store.advance(log.token, edge)
+    mortal = Mortal(own_url, role=Role.SCHEDULER, pinned_now=log.clock.now)
+    mortal.after = after
+    dying = UpkeepStore(mortal)
+    deaths = 0
+    for statement in range(20):
+        partition = (await log.store.look()).below(edge)[0]
+        mortal.left = statement
+        try:
+            await dying.drop(log.token, partition)
+        except Killed:
+            deaths += 1
+        else:
+            break
+        # the next leader finds it as it was left, or gone
+        for one in (await log.store.look()).below(edge):
+            if one.first == partition.first:
+                await log.store.drop(log.token, one)
+        assert partition.first not in await log.firsts()
+        head = await log.head()
+        assert await log.publish(f"after-{statement}") == head + 1
+        for missing in (await log.store.look()).missing():
+            await log.store.make(log.token, missing)
+    assert deaths == 8  # each of its statements
+    await mortal.close()
