@@ -44,6 +44,8 @@ def prepare(connection: sa.Connection) -> None:
         raise MigrationRefused(f"{login} is no member of {', '.join(foreign)}: {_HINT}")
     make_schema(connection, login)
     connection.execute(sa.text("SET ROLE nodus_migrate"))  # one owner, whoever logs in
+    # who waits for a table holds up all that come after it: `migrate` begins anew instead
+    connection.execute(sa.text("SET lock_timeout = '3s'"))
     connection.commit()
 
 
@@ -52,7 +54,7 @@ def make_roles(connection: sa.Connection, *, superuser: bool) -> None:
     present = existing_roles(connection)
     for role in PARTS:
         if role not in present:
-            connection.execute(_MAKE_ROLE[role])
+            _unless_made_meanwhile(connection, _MAKE_ROLE[role])
     # a superuser needs no membership; another login grants it to itself where it is lacking
     for role in () if superuser else PARTS:
         if not usable(connection, role):
@@ -64,6 +66,16 @@ def make_roles(connection: sa.Connection, *, superuser: bool) -> None:
         )
     ):
         connection.execute(sa.text("GRANT nodus_migrate TO nodus_scheduler"))
+
+
+def _unless_made_meanwhile(connection: sa.Connection, statement: sa.TextClause) -> None:
+    """Make a role, which belongs to the server: the lock is one of this database alone."""
+    try:
+        with connection.begin_nested():
+            connection.execute(statement)
+    except sa.exc.DBAPIError as error:
+        if getattr(error.orig, "sqlstate", None) not in ("42710", "23505"):
+            raise
 
 
 def existing_roles(connection: sa.Connection) -> set[str]:

@@ -21,6 +21,7 @@ from nodus_api.clock import Clock, ManualClock, SystemClock
 from nodus_api.tls import ensure_certificates
 from nodus_api.tokens import make_token
 from nodus_api.watchcache import AttemptCache, Window
+from nodus_api.watchcache.heartbeat import Heartbeat
 
 ADMIN = make_token(b"admin...", b"a" * 32)
 ALICE = make_token(b"alice...", b"b" * 32)
@@ -115,6 +116,7 @@ def replica_of(
     live_checks: Mapping[str, Check] | None = None,
     clock: Clock | None = None,
     log: FeedLog | None = None,
+    heartbeat: Heartbeat | None = None,
 ) -> Replica:
     """A replica; of several on one `log` each has all that the log says."""
     log, tables = log or FeedLog(), AccessTables()
@@ -124,9 +126,11 @@ def replica_of(
     for name in ("example", "other"):
         tables.project(name, START - timedelta(days=1))
     tables.member("example", "user", "alice")
-    cache = AttemptCache(log, clock=clock, chance=lambda: 0.5, window=window)
+    consistent = heartbeat.check if heartbeat is not None else lambda: None
+    cache = AttemptCache(log, clock=clock, chance=lambda: 0.5, window=window, consistent=consistent)
     app = create_app(
         cache=cache,
+        heartbeat=heartbeat,
         access=tables,
         clock=clock,
         new_id=Ids(),

@@ -22,7 +22,7 @@ from tests.clients.site import Site, running, until
 
 from nodus_api.clock import SystemClock
 from nodus_api.storage.engine import Database, Role
-from nodus_api.storage.migrate import script_location, upgrade
+from nodus_api.storage.migrate import downgrade, script_location, upgrade
 from nodus_api.tasks import end, spawn
 
 pytestmark = pytest.mark.slow  # a Postgres and a server of its own
@@ -43,6 +43,11 @@ down_revision = "{head}"
 def upgrade() -> None:
     op.execute("ALTER TABLE nodus.changes ADD COLUMN note text")
     op.execute("ALTER TABLE nodus.attempt_objects ADD COLUMN note text NOT NULL DEFAULT ''")
+
+
+def downgrade() -> None:
+    op.execute("ALTER TABLE nodus.attempt_objects DROP COLUMN note")
+    op.execute("ALTER TABLE nodus.changes DROP COLUMN note")
 '''
 WIDER = (  # of columns that the server reads all the time
     "ALTER TABLE nodus.changes ALTER COLUMN name TYPE varchar",
@@ -176,7 +181,11 @@ async def test_a_migration_under_a_running_server(site: Site, tmp_path: Path) ->
         target = f"{ALL}?watch=1&resourceVersion={since}&timeoutSeconds=1"
         streams.append((await asyncio.to_thread(site.get, target))[0])
 
-    changes = (upgrade_to_the_next(site, scripts), *(widened(site, text) for text in WIDER))
+    changes = (
+        upgrade_to_the_next(site, scripts),
+        *(widened(site, text) for text in WIDER),
+        downgrade(site.postgres.url, "0001", scripts=scripts),
+    )
     async with watched(site, since) as told, asked_all_the_time(ask), asked_all_the_time(begin):
         head = since
         for change in changes:

@@ -14,10 +14,11 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 from tests.storage.conftest import OLDEST
 from tests.storage.logins import as_login
-from tests.storage.scene import Connection
+from tests.storage.scene import SCENE, Connection
 
 from nodus_api.clock import SystemClock
 from nodus_api.storage import migrate
+from nodus_api.storage import revision as revision_module
 from nodus_api.storage.embedded import EmbeddedPostgres
 from nodus_api.storage.engine import Database, Role
 from nodus_api.storage.errors import (
@@ -27,6 +28,8 @@ from nodus_api.storage.errors import (
     StorageUnavailable,
 )
 from nodus_api.storage.feed import Feed
+from nodus_api.storage.revision import REVISIONS
+from nodus_api.tasks import spawn
 
 # everything the schema consists of, and the rows that tell whether a second run wrote
 _STATE = """
@@ -82,11 +85,155 @@ async def test_the_revision_of_this_version_is_the_last_one(database_url: str) -
     await database.close()
 
 
+def test_every_revision_is_known_in_order() -> None:
+    config = Config()
+    config.set_main_option("script_location", str(migrate.script_location()))
+    walked = [script.revision for script in ScriptDirectory.from_config(config).walk_revisions()]
+    assert tuple(reversed(walked)) == REVISIONS
+
+
 async def test_a_database_without_schema_is_told_to_migrate(empty_url: str) -> None:
     database = Database(empty_url, role=Role.API)
     with pytest.raises(SchemaMismatch, match="run `nodus migrate`"):
         await migrate.check_schema(database)
     await database.close()
+
+
+# a later version's revision, and the way back -----------------------------------------------------
+
+LATER = """
+from alembic import op
+revision = '{revision}'
+down_revision = '{after}'
+def upgrade():
+    op.execute("ALTER TABLE nodus.changes ADD COLUMN {column} text NOT NULL DEFAULT 'new'")
+    op.execute("ALTER TABLE nodus.attempt_objects ADD COLUMN {column} text NOT NULL DEFAULT 'new'")
+def downgrade():
+    op.execute("ALTER TABLE nodus.attempt_objects DROP COLUMN {column}")
+    op.execute("ALTER TABLE nodus.changes DROP COLUMN {column}")
+"""
+
+
+@pytest.fixture
+def later(tmp_path: Path) -> Path:
+    """The revisions of a version that comes after this one: 0002 and 0003."""
+    scripts = tmp_path / "later"
+    shutil.copytree(migrate.script_location(), scripts)
+    for revision, after, column in (("0002", migrate.HEAD, "note"), ("0003", "0002", "mark")):
+        text = LATER.format(revision=revision, after=after, column=column)
+        (scripts / "versions" / f"later_{revision}.py").write_text(text)
+    return scripts
+
+
+async def revision_of(url: str) -> str:
+    database = Database(url, role=Role.API)
+    try:
+        return await Feed(database, clock=SystemClock()).schema_revision()
+    finally:
+        await database.close()
+
+
+async def refused(url: str) -> str:
+    """Return what a server of this version says when it starts on that database."""
+    database = Database(url, role=Role.API)
+    try:
+        with pytest.raises(SchemaMismatch) as mismatch:
+            await migrate.check_schema(database)
+    finally:
+        await database.close()
+    return str(mismatch.value)
+
+
+async def test_a_filled_database_goes_up_and_back(own_url: str, later: Path) -> None:
+    writer: Connection = await asyncpg.connect(own_url)
+    await writer.execute("SET search_path = nodus")
+    async with writer.transaction():
+        await writer.execute(SCENE)
+    log = "SELECT rev, kind, uid, doc FROM changes ORDER BY rev"
+    before, rows = await state(own_url), await writer.fetch(log)
+
+    await migrate.upgrade(own_url, scripts=later)
+    assert await revision_of(own_url) == "0003"
+    assert await writer.fetchval("SELECT count(*) FROM changes WHERE mark = 'new'") == len(rows)
+    async with writer.transaction():  # the writer of the version before goes on (expand)
+        await writer.execute("SELECT pg_temp.publish(ARRAY[101, 102], 'meanwhile')")
+    await migrate.downgrade(own_url, "0002", scripts=later)
+    assert await revision_of(own_url) == "0002"
+    await migrate.downgrade(own_url, migrate.HEAD, scripts=later)
+
+    assert await state(own_url) == before
+    assert (await writer.fetch(log))[: len(rows)] == rows
+    assert await writer.fetchval("SELECT count(*) FROM changes") == len(rows) + 2
+    await writer.close()
+
+
+async def test_a_server_refuses_what_a_newer_version_made(own_url: str, later: Path) -> None:
+    await migrate.upgrade(own_url, scripts=later)
+    newer = (
+        "The database is at schema 0003, which this version does not know, it needs 0001:"
+        " a newer version has migrated it, so run that one."
+    )
+    assert await refused(own_url) == newer
+    for act in (migrate.upgrade(own_url), migrate.downgrade(own_url, migrate.HEAD)):
+        with pytest.raises(MigrationRefused, match=r"knows no schema 0003: .* so run that one"):
+            await act
+    assert await revision_of(own_url) == "0003"
+
+
+async def test_a_server_refuses_an_older_schema(
+    own_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(revision_module, "REVISIONS", ("0001", "0002"))
+    monkeypatch.setattr(revision_module, "HEAD", "0002")
+    older = "The database is at schema 0001, this version needs 0002: run `nodus migrate`."
+    assert await refused(own_url) == older
+
+
+async def test_what_has_no_way_back_says_so(own_url: str, later: Path) -> None:
+    before = await state(own_url)
+    with pytest.raises(MigrationRefused, match=r"cannot be taken back: .* restore a backup"):
+        await migrate.downgrade(own_url, "base")
+    for unknown in ("0007", "0002"):  # one that nobody knows, and one that this version does not
+        with pytest.raises(MigrationRefused, match=f"knows no schema {unknown}"):
+            await migrate.downgrade(own_url, unknown)
+    with pytest.raises(MigrationRefused, match="cannot be brought there"):
+        await migrate.downgrade(own_url, "0002", scripts=later)  # it lies ahead
+    assert await state(own_url) == before
+
+
+async def test_who_reads_or_writes_is_let_pass(own_url: str, later: Path) -> None:
+    """A reader that keeps a table would hold up everybody behind a migration that waits for it."""
+    reader: Connection = await asyncpg.connect(own_url)
+    other: Connection = await asyncpg.connect(own_url)
+    waiting = "SELECT count(*) FROM pg_locks WHERE mode = 'AccessExclusiveLock' AND NOT granted"
+    async with reader.transaction():
+        await reader.fetch("SELECT rev FROM nodus.changes")
+        migrating = spawn("migrate", migrate.upgrade(own_url, scripts=later))
+        async with asyncio.timeout(30):
+            while not await other.fetchval(waiting):  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+            # it waits behind the migration, which gives up first
+            await other.fetch("SELECT rev FROM nodus.changes")
+        assert not migrating.done()
+    await asyncio.wait_for(migrating, 60)
+    assert await revision_of(own_url) == "0003"
+    await reader.close()
+    await other.close()
+
+
+async def test_several_at_once_take_one_step_together(own_url: str, later: Path) -> None:
+    """As many servers as start at once, each with a migration before it."""
+    program = "import asyncio, pathlib, sys; from nodus_api.storage import migrate; "
+    program += "asyncio.run(migrate.upgrade(sys.argv[1], scripts=pathlib.Path(sys.argv[2])))"
+    several = [
+        await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", program, own_url, str(later)),
+            env={"PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+        for _ in range(2)
+    ]
+    assert [await process.wait() for process in several] == [0, 0]
+    assert await revision_of(own_url) == "0003"
 
 
 async def test_two_at_once_run_one_after_the_other(empty_url: str) -> None:
@@ -234,6 +381,26 @@ def bare_url(request: pytest.FixtureRequest, open_folder: Path) -> Iterator[str]
     server.start()
     yield server.url
     server.stop()
+    shutil.rmtree(folder)
+
+
+async def test_roles_that_another_database_makes_meanwhile(bare_url: str) -> None:
+    """The lock is one of the database alone, and the roles are the server's."""
+    other: Connection = await asyncpg.connect(bare_url)
+    waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+    transaction = other.transaction()
+    await transaction.start()
+    await other.execute("CREATE ROLE nodus_api LOGIN")
+    migrating = spawn("migrate", migrate.upgrade(bare_url))
+    watcher: Connection = await asyncpg.connect(bare_url)
+    async with asyncio.timeout(30):
+        while not await watcher.fetchval(waits):  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+    await transaction.commit()
+    await asyncio.wait_for(migrating, 60)
+    assert await count_tables(bare_url) == 40
+    await other.close()
+    await watcher.close()
 
 
 async def test_a_login_that_makes_roles_makes_the_three(bare_url: str) -> None:  # AS-117

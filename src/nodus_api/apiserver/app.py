@@ -23,7 +23,12 @@ from nodus_api.apiserver.health import Check, HealthChecks, LoopLag
 from nodus_api.apiserver.hot_path import AttemptReads
 from nodus_api.apiserver.identity import User
 from nodus_api.apiserver.in_flight import InFlight
-from nodus_api.apiserver.metrics import Metrics, MetricsCollector, cache_facts
+from nodus_api.apiserver.metrics import (
+    Metrics,
+    MetricsCollector,
+    cache_facts,
+    heartbeat_facts,
+)
 from nodus_api.apiserver.namespace_reads import NamespaceReads
 from nodus_api.apiserver.namespace_watch import ProjectWatchers
 from nodus_api.apiserver.options import ServerOptions
@@ -41,6 +46,7 @@ from nodus_api.apiserver.watches import RunningWatches
 from nodus_api.attempts.resource import ATTEMPTS
 from nodus_api.clock import Clock
 from nodus_api.watchcache import AttemptCache
+from nodus_api.watchcache.heartbeat import Heartbeat
 
 RIGHTS_SECONDS = 60.0
 
@@ -106,6 +112,7 @@ def create_app(
     new_id: Callable[[], UUID],
     chance: Callable[[], float],
     version: str,
+    heartbeat: Heartbeat | None = None,
     options: ServerOptions | None = None,
     checks: Mapping[str, Check] | None = None,
     live_checks: Mapping[str, Check] | None = None,
@@ -113,7 +120,8 @@ def create_app(
 ) -> ApiServer:
     """Return the application.
 
-    `chance` gives uniform numbers in [0, 1), `new_id` request ids. `checks` are further checks of
+    `chance` gives uniform numbers in [0, 1), `new_id` request ids. `heartbeat` is followed for the
+    metrics, and by whom it was given to. `checks` are further checks of
     readyz by name (`schema`, `tls-cert`), `live_checks` of livez too (`cert-reloader`), each
     returning None or what is wrong. Without `hot_path` FastAPI answers every path: the tests
     compare the two.
@@ -152,6 +160,7 @@ def create_app(
             "access": view.run,
             "loop-lag": lag.run,
             "rights": lambda: _judge_again(view, clock),
+            **({"leader-heartbeat": heartbeat.run} if heartbeat is not None else {}),
         },
         clock=clock,
     )
@@ -174,7 +183,7 @@ def create_app(
         ),
         discovery_routes(version),
         openapi_routes(clock),
-        health_routes(health, _registry(metrics, cache)),
+        health_routes(health, _registry(metrics, cache, heartbeat)),
         error_doc_routes(),
         access_review_routes(authorizer, options.max_body_bytes),
     ):
@@ -259,9 +268,13 @@ async def _judge_again(view: AccessCache, clock: Clock) -> None:
         view.changed()
 
 
-def _registry(metrics: Metrics, cache: AttemptCache) -> CollectorRegistry:
+def _registry(
+    metrics: Metrics, cache: AttemptCache, heartbeat: Heartbeat | None
+) -> CollectorRegistry:
     registry = CollectorRegistry()
-    registry.register(MetricsCollector(metrics, lambda: cache_facts(cache)))
+    registry.register(
+        MetricsCollector(metrics, lambda: {**cache_facts(cache), **heartbeat_facts(heartbeat)})
+    )
     ProcessCollector(registry=registry)
     PlatformCollector(registry=registry)
     GCCollector(registry=registry)

@@ -18,14 +18,21 @@ from nodus_api.watchcache.errors import (
     CacheWarming,
     FeedUnavailable,
     HeldTooMuch,
+    LeaderSilent,
     ReadTimedOut,
     StateNotReached,
     StateTooOld,
 )
 
 CACHE_ERRORS = (
-    CacheWarming, FeedUnavailable, HeldTooMuch, ReadTimedOut, StateNotReached, StateTooOld,
-)  # fmt: skip
+    CacheWarming,
+    FeedUnavailable,
+    HeldTooMuch,
+    LeaderSilent,
+    ReadTimedOut,
+    StateNotReached,
+    StateTooOld,
+)
 
 
 class StatusRenderer:
@@ -61,6 +68,12 @@ def of_cache(error: Exception, *, too_old: Callable[[StateTooOld], APIError]) ->
             )
         case FeedUnavailable():
             return ServiceUnavailable.database(cached=error.cached)
+        case LeaderSilent():
+            return ServiceUnavailable(
+                "the database may have been replaced: no scheduler has given a sign of life in it"
+                " for more than 15 s, so the most recent state is not known",
+                fix="Repeat the request, or add resourceVersion=0 to be answered from the cache.",
+            )
         case ReadTimedOut():
             return ServerTimeout(error.verb, ATTEMPTS)
         case StateNotReached():

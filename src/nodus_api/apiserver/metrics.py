@@ -21,6 +21,7 @@ from nodus_api.apiserver.request import RequestInfo
 from nodus_api.attempts import resource
 from nodus_api.metav1.errors import GroupResource
 from nodus_api.watchcache import AttemptCache
+from nodus_api.watchcache.heartbeat import Heartbeat
 
 _DURATIONS = (
     0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30,
@@ -274,6 +275,16 @@ def cache_facts(cache: AttemptCache) -> dict[str, float]:
         "nodus_watchcache_connected": float(health.connected),
         "nodus_watchcache_reloads_total": health.reloads,
         "nodus_watchcache_gap_faults_total": health.faults,
+    }
+
+
+def heartbeat_facts(heartbeat: Heartbeat | None) -> dict[str, float]:
+    """Return the numbers of the leader's heartbeat, none before it was read."""
+    if heartbeat is None or heartbeat.seconds is None:
+        return {}
+    return {
+        "nodus_leader_heartbeat_age_seconds": heartbeat.seconds,
+        "nodus_leader_silent": float(heartbeat.silent),
     }
 
 

@@ -47,6 +47,7 @@ async def run_scheduler(
                 finished=settings.retain_finished,
                 count=settings.retain_finished_count,
                 archive=settings.archive_retention,
+                log=settings.feed_retention,
             ),
         )
         answers = ReportServer(

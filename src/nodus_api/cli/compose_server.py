@@ -18,6 +18,7 @@ from nodus_api.storage.feed import Feed
 from nodus_api.storage.revision import check_schema
 from nodus_api.tasks import end, spawn
 from nodus_api.watchcache import AttemptCache
+from nodus_api.watchcache.heartbeat import Heartbeat
 from nodus_api.watchcache.history import Window
 
 _SCHEMA_SECONDS = 30.0
@@ -32,10 +33,13 @@ async def run_server(settings: Settings, sockets: Sequence[socket.socket]) -> No
         _schema_watched(database, clock) as schema,
     ):
         window = Window(stubs=settings.watchcache_window, documents=settings.watchcache_documents)
+        feed = Feed(database, clock=clock)
+        heartbeat = Heartbeat(feed.heartbeat_age, clock, required=settings.feed_require_heartbeat)
         app = create_app(
             cache=AttemptCache(
-                Feed(database, clock=clock), clock=clock, chance=chance, window=window
+                feed, clock=clock, chance=chance, window=window, consistent=heartbeat.check
             ),
+            heartbeat=heartbeat,
             access=AccessStore(database, clock),
             clock=clock,
             new_id=uuid4,

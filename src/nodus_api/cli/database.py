@@ -25,28 +25,31 @@ from nodus_api.cli.tabular import render_table
 from nodus_api.settings import Settings, mask_url, masked
 from nodus_api.storage.engine import Database, Role
 from nodus_api.storage.errors import StorageError
-from nodus_api.storage.migrate import new_epoch, print_roles, upgrade
+from nodus_api.storage.migrate import downgrade, new_epoch, print_roles, upgrade
 from nodus_api.storage.revision import HEAD, check_schema
 
 
 @click.command()
 @click.option("--new-epoch", "epoch", is_flag=True, help="Start a new epoch of revisions.")
+@click.option("--down-to", metavar="REVISION", help="Take the schema back, for an older version.")
 @click.option("--print-roles", "roles", is_flag=True, help="Print the SQL that makes the roles.")
 @database_options
 @run_async
-async def migrate(epoch: bool, roles: bool, **options: Any) -> None:
+async def migrate(epoch: bool, down_to: str | None, roles: bool, **options: Any) -> None:
     """Bring the database's schema up to date; a second run changes nothing.
 
     --new-epoch is for a database that was restored from a copy while the first one lives: watchers
-    list again instead of mixing two histories. --print-roles is for an administrator whose
-    Nodus login may not make roles.
+    list again instead of mixing two histories. --down-to takes later revisions back: run it with
+    the version that made them, before an older one starts. --print-roles is for an administrator
+    whose Nodus login may not make roles.
 
     \b
     Example:
       nodus migrate --database-url postgresql://nodus@db/nodus
     """
-    if epoch and roles:
-        raise Refused("--new-epoch and --print-roles do not go together: give one.")
+    given = [("--new-epoch", epoch), ("--down-to", down_to), ("--print-roles", roles)]
+    if len(named := [name for name, value in given if value]) > 1:
+        raise Refused(f"{' and '.join(named)} do not go together: give one.")
     settings = settings_from(options)
     url = find_database(settings)
     if roles:
@@ -56,6 +59,10 @@ async def migrate(epoch: bool, roles: bool, **options: Any) -> None:
         return
     if epoch:
         click.echo(f"A new epoch starts at revision {await new_epoch(url)}.")
+        return
+    if down_to is not None:
+        await downgrade(url, down_to)
+        click.echo(f"The schema is at revision {down_to}.")
         return
     await upgrade(url)
     click.echo(f"The schema is at revision {HEAD}.")

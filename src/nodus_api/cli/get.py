@@ -10,6 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from nodus_api.attempts.columns import COLUMNS, cells
 from nodus_api.attempts.projection import WAITING_MESSAGE, splice
+from nodus_api.cli.archived import archived_page, slice_of
 from nodus_api.cli.errors import Refused
 from nodus_api.cli.meant import no_attempt, no_owner, project_must_exist
 from nodus_api.cli.options import (
@@ -26,7 +27,7 @@ from nodus_api.clock import SystemClock
 from nodus_api.kernel.vocabulary import OwnerKind, Phase
 from nodus_api.metav1.errors import BadRequest
 from nodus_api.metav1.labels import Selector, parse
-from nodus_api.storage.listings import read_documents
+from nodus_api.storage.listings import Chosen, read_documents
 from nodus_api.storage.lives import find_owner
 
 Objects = Sequence[Mapping[str, Any]]
@@ -51,7 +52,18 @@ Objects = Sequence[Mapping[str, Any]]
     help="Those with these labels, as kubectl takes them: key=value, key!=value, key in (a,b), key"
     " or !key, joined by commas.",
 )
-@click.option("--archived", is_flag=True, help="Attempts that were retired from the API.")
+@click.option(
+    "--archived",
+    is_flag=True,
+    help="Attempts that were retired from the API, the newest end first.",
+)
+@click.option(
+    "--since", metavar="WHEN", help="Archived since a duration (72h, P7D) or a moment (RFC 3339)."
+)
+@click.option(
+    "--limit", type=click.IntRange(0), help="So many archived ones at most; 0 for all [500]."
+)
+@click.option("--continue", "token", metavar="PLACE", help="Go on where the last answer ended.")
 @click.option("--wide", is_flag=True, help="All columns, as -o wide.")
 @database_options
 @click.option(
@@ -71,6 +83,9 @@ async def get(
     phases: tuple[str, ...],
     selector: str | None,
     archived: bool,
+    since: str | None,
+    limit: int | None,
+    token: str | None,
     wide: bool,
     output: str,
     **options: Any,
@@ -85,7 +100,9 @@ async def get(
       nodus get --owner job/train --phase Queued
       nodus get -l 'nodus.dev/job in (train,fit)'
       nodus get -o json | jq '.items[].status.actual.costUSD'
+      nodus get --archived --owner job/train --since 72h
     """
+    part = slice_of(archived, since, limit, token, SystemClock().now())
     labelled = _selector(selector)
     wanted = None
     if owner is not None:
@@ -97,25 +114,36 @@ async def get(
         if scope is not None:
             await project_must_exist(connection, scope)
             await _must_be_known(connection, scope, wanted, archived=archived)
-        found = await read_documents(
-            connection,
-            scope,
+        chosen = Chosen(
+            project=scope,
             names=names,
             owner=wanted,
             phases=[Phase(phase) for phase in phases],
-            archived=archived,
         )
-        read = (json.loads(splice(doc, rev)) for doc, rev in found)
-        objects = [one for one in read if labelled.matches(one["metadata"].get("labels", {}))]
+
+        def matches(one: Mapping[str, Any]) -> bool:
+            return labelled.matches(one["metadata"].get("labels", {}))
+
+        more = None
+        if archived:
+            objects, more = await archived_page(connection, chosen, part, matches)
+        else:
+            found = await read_documents(connection, chosen)
+            read = (json.loads(splice(doc, rev)) for doc, rev in found)
+            objects = [one for one in read if matches(one)]
         missing = sorted(set(names) - {str(one["metadata"]["name"]) for one in objects})
         filtered = wanted is not None or phases or selector or archived
         refusal = await _missing(connection, scope, missing, filtered=bool(filtered))
     if output == "json":
-        print_json({"apiVersion": "nodus.dev/v1", "kind": "AttemptList", "items": objects})
+        head = {"apiVersion": "nodus.dev/v1", "kind": "AttemptList"}
+        going_on = {"metadata": {"continue": more}} if more is not None else {}
+        print_json({**head, **going_on, "items": objects})
     elif objects or refusal is None:
         shown = wide or output == "wide"
         text = attempts_table(objects, SystemClock().now(), with_project=all_projects, wide=shown)
         click.echo(text, nl=False)
+        if more is not None:
+            click.echo(f"There are more: go on with --continue {more}", err=True)
     if refusal is not None:
         raise refusal
 

@@ -14,6 +14,11 @@ _SERVER = (
     click.option("--tls-san", multiple=True, help="Further name of a made certificate."),
     click.option("--tls-min-version", type=click.Choice(["1.2", "1.3"]), help="Oldest TLS [1.2]."),
     click.option("--request-timeout", help="Deadline of everything but watches [60s]."),
+    click.option(
+        "--feed-require-heartbeat/--no-feed-require-heartbeat",
+        default=None,
+        help="Refuse consistent reads while no scheduler leads in this database [no].",
+    ),
 )
 _SCHEDULER = (
     click.option(
@@ -32,6 +37,9 @@ _SCHEDULER = (
         help="How many finished Attempts a project keeps in the API [2000].",
     ),
     click.option("--archive-retention", help="How long the archive keeps them [90 days]."),
+    click.option(
+        "--feed-retention", help="How long a change stays in the log, for lists of before [1h]."
+    ),
     click.option("--health-bind", help="Address of health and metrics [127.0.0.1]."),
 )
 _GIVEN_BY_UP = ("database_url", "database_url_file")

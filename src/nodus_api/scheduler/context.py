@@ -55,12 +55,14 @@ class Pace:
 class Retention:
     """How long, and how many a project, finished Attempts stay in the API (SC-806).
 
-    `archive` is how long the archive keeps them after their end, to the month.
+    `archive` is how long the archive keeps them after their end, to the month; `log` how long
+    a change stays in the log, to the partition.
     """
 
     finished: timedelta = timedelta(hours=24)
     count: int = 2000
     archive: timedelta = timedelta(days=90)
+    log: timedelta = timedelta(hours=1)
 
 
 @dataclass(slots=True, kw_only=True)

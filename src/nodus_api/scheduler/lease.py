@@ -81,6 +81,12 @@ class Leadership:
         lost = asyncio.Event()
         await line.listen(self._wake, lost.set)
         reign = await self._store.take_over(self._holder)
+        if reign.epoch_began is not None:
+            log.warning(
+                "the database is another server than before, or was promoted: a new epoch of"
+                " revisions begins, and whoever saw commits that were lost lists again",
+                extra={"rev": reign.epoch_began},
+            )
         log.info(
             "this scheduler leads",
             extra={"token": reign.token, "seconds_without_leader": reign.away.total_seconds()},

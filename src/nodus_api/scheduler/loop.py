@@ -27,6 +27,7 @@ from nodus_api.scheduler.releasing import release, sweep_orphans
 from nodus_api.scheduler.retiring import retire_finished
 from nodus_api.scheduler.spending import stop_at_limits
 from nodus_api.scheduler.timing import apply_deadlines, pass_orders_on
+from nodus_api.scheduler.upkeep import Upkeep
 from nodus_api.storage.attempt_store import AttemptStore
 from nodus_api.storage.catalog_store import CatalogStore
 from nodus_api.storage.drill_store import DrillStore
@@ -35,6 +36,7 @@ from nodus_api.storage.errors import FencedOff, StorageUnavailable
 from nodus_api.storage.leader_store import LeaderStore, Reign
 from nodus_api.storage.machine_store import MachineStore
 from nodus_api.storage.retirement import RetirementStore
+from nodus_api.storage.upkeep import UpkeepStore
 from nodus_api.storage.workload_store import WorkloadStore
 from nodus_api.suppliers.supplier import Supplier
 from nodus_api.tasks import end, spawn
@@ -116,9 +118,20 @@ class Scheduler:
             )
         )
 
+    def upkeep(self, reign: Reign) -> Upkeep:
+        """Return the upkeep of the log of one reign."""
+        return Upkeep(
+            UpkeepStore(self._database),
+            self._clock,
+            self.metrics,
+            token=reign.token,
+            retention=self._retention.log,
+        )
+
     async def _rule(self, reign: Reign) -> None:
         """Make passes for as long as the lead is held: woken, due, or each 5 s in full."""
         passes = self.passes(reign)
+        upkeep = spawn("upkeep of the log", self.upkeep(reign).run())
         self.leading = True
         self.metrics.leader.set(1)
         full_at = self._clock.monotonic()
@@ -134,6 +147,7 @@ class Scheduler:
         finally:
             self.leading = False
             self.metrics.leader.set(0)
+            await end(upkeep)
             await passes.loop.calls.close()
 
     async def _wait(self, due_seconds: float | None, full_at: float) -> None:

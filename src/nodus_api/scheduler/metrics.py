@@ -82,3 +82,13 @@ class LoopMetrics:
             "Attempts moved from the API into the archive.",
             registry=self.registry,
         )
+        self.log_partitions = Gauge(
+            "nodus_scheduler_log_partitions",
+            "Partitions that the change log consists of.",
+            registry=self.registry,
+        )
+        self.log_partitions_ahead = Gauge(
+            "nodus_scheduler_log_partitions_ahead",
+            "Partitions that stand ready after the one of the head; at 0 writes are about to fail.",
+            registry=self.registry,
+        )

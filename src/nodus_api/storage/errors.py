@@ -71,11 +71,22 @@ class FencedOff(StorageError):
 
 
 class SchemaMismatch(StorageError):
-    """The database's schema is not the one this version was built for."""
+    """The database's schema is not the one this version was built for.
 
-    def __init__(self, found: str | None, wanted: str) -> None:
-        has = f"is at schema {found}" if found else "has no schema of Nodus API"
-        super().__init__(f"The database {has}, this version needs {wanted}: run `nodus migrate`.")
+    `known` says whether the one found is older than the one wanted; else a newer version made it.
+    """
+
+    def __init__(self, found: str | None, wanted: str, *, known: bool = True) -> None:
+        if not known:
+            super().__init__(
+                f"The database is at schema {found}, which this version does not know, it needs"
+                f" {wanted}: a newer version has migrated it, so run that one."
+            )
+        else:
+            has = f"is at schema {found}" if found else "has no schema of Nodus API"
+            super().__init__(
+                f"The database {has}, this version needs {wanted}: run `nodus migrate`."
+            )
         self.found = found
         self.wanted = wanted
 

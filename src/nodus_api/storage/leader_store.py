@@ -30,13 +30,17 @@ SELECT set_config('statement_timeout', '10s', false),
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reign:
-    """What a new leader knows: its token, the installation, and how long nobody led."""
+    """What a new leader knows: its token, the installation, and how long nobody led.
+
+    `epoch_began` is the marker of the epoch of revisions that began with this reign, if one did.
+    """
 
     token: int
     since: datetime
     away: timedelta
     installation: UUID
     runner_key: bytes
+    epoch_began: int | None = None
 
 
 class LeaderLine:
@@ -85,8 +89,11 @@ class LeaderStore:
         """Become the one leader: raise the token, and move limits if nobody led for long.
 
         Waits for open transactions of the old leader (they share-lock the row), so none
-        of its writes lands after this returns. Locks the row of `leader`.
+        of its writes lands after this returns. Locks the row of `leader`. First of all it locks the
+        feed once: on a server that was promoted or restored the marker of the new epoch is there
+        at once, not with the first change (storage.md section 8).
         """
+        began = await self._open_feed()
         async with self._database.transaction() as connection:
             row = (
                 (
@@ -107,15 +114,25 @@ class LeaderStore:
             await connection.execute(sa.update(t.leader_heartbeat).values(at=row["since"]))
             installation = (await connection.execute(sa.select(t.installation.c.id))).scalar_one()
             key = (await connection.execute(sa.select(t.runner_key.c.key))).scalar_one()
-        async with self._database.transaction() as connection:
-            await connection.execute(sa.select(sa.func.nodus.start_epoch(False)))
         return Reign(
             token=row["token"],
             since=row["since"],
             away=away,
             installation=installation,
             runner_key=key,
+            epoch_began=began,
         )
+
+    async def _open_feed(self) -> int | None:
+        """Return the marker of the epoch that begins, because this is another server; else None."""
+        async with self._database.transaction() as connection:
+            epoch = sa.select(t.feed.c.epoch)
+            before = (await connection.execute(epoch)).scalar_one()
+            head = (
+                await connection.execute(sa.select(sa.func.nodus.start_epoch(False)))
+            ).scalar_one()
+            after = (await connection.execute(epoch)).scalar_one()
+        return int(head) if after != before else None
 
     async def beat(self, token: int) -> None:
         """Write the leader's sign of life; raises FencedOff if another leads."""

@@ -3,11 +3,14 @@
 The revisions lie in `migrations/` of the source tree and in `nodus_api/_migrations` of the wheel.
 """
 
+import re
+from collections.abc import Callable
 from pathlib import Path
 
 import sqlalchemy as sa
 from alembic import command
 from alembic.config import Config
+from alembic.util import CommandError
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
@@ -19,17 +22,23 @@ from nodus_api.storage.engine import (
 )
 from nodus_api.storage.errors import (
     MigrationRefused,
+    StorageContention,
     StorageError,
     mask_password,
     translate,
 )
 from nodus_api.storage.revision import HEAD as HEAD
+from nodus_api.storage.revision import REVISIONS
 from nodus_api.storage.revision import check_schema as check_schema
 
 LOCK_KEY = 7237382
 PARTS = (Role.MIGRATE.value, Role.API.value, Role.SCHEDULER.value)
 
+_TRIES = 10
 _INSUFFICIENT_PRIVILEGE = "42501"
+_UNKNOWN = re.compile(
+    r"Can't locate revision identified by '([^']+)'|No such revision or branch '([^']+)'"
+)
 
 
 def script_location() -> Path:
@@ -46,9 +55,34 @@ async def upgrade(url: str, *, scripts: Path | None = None) -> None:
 
     Makes roles and schema first where the login may. A second run changes nothing, a failing
     revision leaves nothing behind; two processes at once go one after the other (two tasks of one
-    process may not: Alembic's context is global). Raises TooOldServer, StorageUnavailable and
-    MigrationRefused. `scripts` is another folder of revisions, for tests.
+    process may not: Alembic's context is global). Where whoever reads and writes meanwhile is in
+    the way (a lock for more than 3 s, a deadlock), it lets them pass and begins anew, up to ten
+    times. Raises TooOldServer, StorageUnavailable, StorageContention and MigrationRefused.
+    `scripts` is another folder of revisions, for tests.
     """
+    await _patiently(url, scripts, lambda config: command.upgrade(config, "head"))
+
+
+async def downgrade(url: str, to: str, *, scripts: Path | None = None) -> None:
+    """Take back the revisions after `to`, for a version before this one; as `upgrade` otherwise.
+
+    MigrationRefused where `to` is no revision before the database's, or has no way back.
+    """
+    await _patiently(url, scripts, lambda config: command.downgrade(config, to))
+
+
+async def _patiently(url: str, scripts: Path | None, act: Callable[[Config], None]) -> None:
+    for left in reversed(range(_TRIES)):
+        try:
+            await _run(url, scripts or script_location(), act)
+        except StorageContention:
+            if not left:
+                raise
+        else:
+            return
+
+
+async def _run(url: str, scripts: Path, act: Callable[[Config], None]) -> None:
     address = driver_url(url)
     # no pool: the session's lock and role end with it
     engine = create_async_engine(
@@ -58,9 +92,13 @@ async def upgrade(url: str, *, scripts: Path | None = None) -> None:
     )
     try:
         async with engine.connect() as connection:
-            await connection.run_sync(_run_alembic, scripts or script_location())
+            await connection.run_sync(_run_alembic, scripts, act)
     except StorageError:
         raise
+    except CommandError as error:
+        raise MigrationRefused(_meaning(error)) from error
+    except NotImplementedError as error:
+        raise MigrationRefused(f"This revision cannot be taken back: {error}.") from error
     except Exception as error:
         meant = translate(error, mask_password(address))
         if meant is None:
@@ -106,11 +144,23 @@ def membership_word(connection: sa.Connection) -> str:
     return "SET" if info is not None and info >= (16,) else "MEMBER"
 
 
-def _run_alembic(connection: sa.Connection, scripts: Path) -> None:
+def _run_alembic(connection: sa.Connection, scripts: Path, act: Callable[[Config], None]) -> None:
     config = Config()
     config.set_main_option("script_location", str(scripts).replace("%", "%%"))
     config.attributes["connection"] = connection
-    command.upgrade(config, "head")
+    act(config)
+
+
+def _meaning(error: CommandError) -> str:
+    """Say what Alembic's refusal means; its own words name no way out."""
+    found = _UNKNOWN.search(str(error))
+    if found is None:
+        return f"The schema cannot be brought there: {error}."
+    return (
+        f"This version knows no schema {found[1] or found[2]}: if the database is there, a newer"
+        " version has migrated it, so run that one. The schemas known here:"
+        f" {', '.join(REVISIONS)}."
+    )
 
 
 def _quote(identifier: str) -> str:

@@ -8,7 +8,9 @@ import sqlalchemy as sa
 from nodus_api.storage.engine import Database
 from nodus_api.storage.errors import SchemaMismatch
 
-HEAD = "0001"
+REVISIONS = ("0001",)
+"""Every revision that this version knows, in order."""
+HEAD = REVISIONS[-1]
 
 
 async def check_schema(database: Database) -> None:
@@ -20,4 +22,4 @@ async def check_schema(database: Database) -> None:
         if await connection.scalar(there):
             found = await connection.scalar(sa.select(version.c.version_num))
     if found != HEAD:
-        raise SchemaMismatch(found, HEAD)
+        raise SchemaMismatch(found, HEAD, known=found is None or found in REVISIONS)

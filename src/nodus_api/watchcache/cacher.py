@@ -76,8 +76,13 @@ class AttemptCache:
         clock: Clock,
         chance: Callable[[], float],
         window: Window | None = None,
+        consistent: Callable[[], None] = lambda: None,
     ) -> None:
-        """`feed` is a storage Feed; `chance` gives uniform numbers in [0, 1)."""
+        """`feed` is a storage Feed; `chance` gives uniform numbers in [0, 1).
+
+        `consistent` raises what refuses consistent reads, beyond what the cache knows.
+        """
+        self._consistent = consistent
         self._feed = feed
         self._clock = clock
         self._window = window or Window()
@@ -201,6 +206,8 @@ class AttemptCache:
         """
         if at == CACHED and start is None:
             limit = 0
+        if at.mode is Mode.EXACT:
+            await self._know_epoch(at.rev)
         whole = not limit and chosen.name is None
         if whole and self._holds.exceeded:
             raise HeldTooMuch
@@ -305,6 +312,7 @@ class AttemptCache:
         `watcher.position`.
         """
         if not begin.initial and begin.at.mode is Mode.EXACT:
+            await self._know_epoch(begin.at.rev)
             return self._watch(project, chosen, self._resumed(begin.at.rev), None)
         await self._ensure(begin.at)
         contents = self._loaded()
@@ -375,8 +383,17 @@ class AttemptCache:
             case Mode.CACHED:
                 pass
 
+    async def _know_epoch(self, rev: int) -> None:
+        """Catch up, where the client has seen an epoch before this replica, on another one.
+
+        What is of a later epoch even then never was part of the history that counts.
+        """
+        if self._loaded().epochs.standing(rev) is Standing.LATER:
+            await self._reach(await self._ask_head())
+
     async def _ask_head(self) -> int:
         before = self.position
+        self._consistent()
         if not self._trusted:
             raise CacheWarming
         if self.health.refused:

@@ -110,7 +110,7 @@ class Contents:
         self._took_state(state)
         if state.head < self.position:
             raise FeedFault("the head of the log fell")
-        if self.position < state.oldest - 1:
+        if self.epochs.moved_up(self.position) < state.oldest - 1:
             raise FeedFault("the log no longer reaches back to the position")
         following = [e.prev_last for e in state.epochs if e.first_rev > self.position]
         if following and self.position > min(following):

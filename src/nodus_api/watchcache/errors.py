@@ -21,6 +21,10 @@ class FeedUnavailable(Exception):
         self.cached = cached
 
 
+class LeaderSilent(Exception):
+    """The database may be one that was replaced: nobody leads there, and that is required."""
+
+
 class ReadTimedOut(Exception):
     """A read of the database met its time limit: to be repeated (LW-198)."""
 
