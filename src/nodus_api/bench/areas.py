@@ -11,6 +11,8 @@ from nodus_api.bench import at_scale, publishing
 from nodus_api.bench import commit_to_watch as delay
 from nodus_api.bench.report import Report, Row
 from nodus_api.bench.rig import Rig, running
+from nodus_api.bench.soak.report import SoakReport
+from nodus_api.bench.soak.run import Plan, soak
 from nodus_api.clock import Clock
 
 Area = Callable[[Rig, Clock, bool], Awaitable[list[Row]]]
@@ -73,6 +75,31 @@ async def measure(
         finally:
             shutil.rmtree(folder, ignore_errors=True)
     return Report(machine=_machine(), rows=tuple(rows))
+
+
+async def run_soak(
+    plan: Plan,
+    *,
+    clock: Clock,
+    entropy: Callable[[int], bytes],
+    chance: Callable[[], float],
+    tell: Callable[[str], None],
+) -> SoakReport:
+    """Run a soak; its logs stay in their folder if anything went wrong, else nothing is left.
+
+    Raises NotMeasured or a storage error.
+    """
+    folder = _open_folder()
+    held = False
+    try:
+        report = await soak(plan, folder, clock=clock, entropy=entropy, chance=chance, tell=tell)
+        held = report.held
+    finally:
+        if held:
+            shutil.rmtree(folder, ignore_errors=True)
+        else:
+            tell(f"The logs are kept in {folder}.")
+    return report
 
 
 def _open_folder() -> Path:

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from nodus_api.attempts.projection import render
+from nodus_api.attempts.projection import RenderedAttempt, render
 from nodus_api.kernel.attempt import Attempt, AttemptView, Owner, Placement, Rejection
 from nodus_api.kernel.lifecycle import queue
 from nodus_api.kernel.naming import attempt_name
@@ -29,6 +29,14 @@ from nodus_api.storage.statements import (
 
 _NAMESPACE = UUID("6f0d4c8e-1e57-5f43-9f0a-3b1c2d4e5f60")
 _MOST_PUBLISHED = 1000  # attempts in one commit (storage.md section 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """Attempts as they are to be, and their documents in the same order."""
+
+    views: Mapping[int, AttemptView]
+    documents: Sequence[RenderedAttempt]
 
 
 @dataclass(slots=True)
@@ -84,20 +92,28 @@ class Writer:
 
         By the statements of the scheduler's batches, at most 1,000 at once.
         """
-        changed = {}
+        return await self.write(self.render(nos))
+
+    def render(self, nos: Sequence[int]) -> Rendered:
+        """Make the next change of each of these Attempts, with its document."""
+        views = {}
         for no in nos:
             self._changes += 1
             message = f"change {self._changes}"  # an equal document takes no revision (LW-216)
             view = self._views[no]
-            changed[no] = replace(view, attempt=replace(view.attempt, waiting_message=message))
+            views[no] = replace(view, attempt=replace(view.attempt, waiting_message=message))
+        return Rendered(views, [render(view) for view in views.values()])
+
+    async def write(self, change: Rendered) -> int:
+        """Write and publish what was rendered; return the last revision."""
         given = [
             {"no": no, "epoch": 1, "expected": view.attempt.stage} | state_row(view.attempt)
-            for no, view in changed.items()
+            for no, view in change.views.items()
         ]
         async with self.database.transaction() as connection:
             await connection.execute(advance_attempts(), as_json(given))
-            rev = await self._publish(connection, changed)
-        self._views |= changed
+            rev = await _publish(connection, change)
+        self._views |= change.views
         return rev
 
     def documents(self, nos: Sequence[int]) -> list[bytes]:
@@ -126,18 +142,17 @@ class Writer:
                 for place, one in enumerate(_PLACEMENT.rejected)
             ]
             await connection.execute(insert_rejections(), as_json(rejected))
-            await self._publish(connection, views)
+            await _publish(connection, Rendered(views, [render(one) for one in views.values()]))
         self._views |= views
 
-    async def _publish(self, connection: AsyncConnection, views: Mapping[int, AttemptView]) -> int:
-        finished = [render(view) for view in views.values()]
-        given = {
-            "nos": list(views),
-            "docs": [one.doc for one in finished],
-            "sels": [one.sel for one in finished],
-        }
-        published = await connection.execute(publish(), given)
-        return int(published.scalar_one())
+
+async def _publish(connection: AsyncConnection, change: Rendered) -> int:
+    given = {
+        "nos": list(change.views),
+        "docs": [one.doc for one in change.documents],
+        "sels": [one.sel for one in change.documents],
+    }
+    return int((await connection.execute(publish(), given)).scalar_one())
 
 
 _PLACEMENT = Placement(
