@@ -1,5 +1,6 @@
 """Simulated lives: legal, billed to the micro-dollar, and the same for the same seed."""
 
+import asyncio
 import json
 import random
 from collections import Counter
@@ -13,16 +14,18 @@ from nodus_api.attempts.projection import render
 from nodus_api.bench.simulation.leading import AnotherLeads, lead
 from nodus_api.bench.simulation.publisher import Done, Plan, Publisher, SeedUsed
 from nodus_api.clock import SystemClock
+from nodus_api.scheduler.lease import Leadership
 from nodus_api.storage import tables as t
 from nodus_api.storage.attempt_store import load
 from nodus_api.storage.engine import Database
-from nodus_api.storage.leader_store import LeaderStore
+from nodus_api.storage.leader_store import LeaderStore, Reign
+from nodus_api.tasks import spawn
 
 SEED = 7  # with it, Attempts of each kind: replaced, restored, lost
 PLAN = Plan(attempts=80, projects=3, seed=SEED, live=4000)
 
 
-async def simulate(database: Database, plan: Plan = PLAN) -> Done:
+async def simulate(database: Database, plan: Plan = PLAN, *, take_over: bool = False) -> Done:
     publisher = Publisher(
         database=database,
         plan=plan,
@@ -31,7 +34,7 @@ async def simulate(database: Database, plan: Plan = PLAN) -> Done:
         start=START,
     )
     clock = SystemClock()
-    await lead(database, publisher.publish, clock=clock, holder="test", take_over=False)
+    await lead(database, publisher.publish, clock=clock, holder="test", take_over=take_over)
     return publisher.done
 
 
@@ -97,3 +100,29 @@ async def test_it_does_not_fight_a_scheduler(scheduler_database: Database) -> No
             await simulate(scheduler_database, Plan(attempts=1))
         assert refused.value.holder == "host/1"
     assert (await simulate(scheduler_database, Plan(attempts=1))).attempts >= 1
+
+
+@pytest.mark.slow  # the scheduler that stood aside tries again after 2 s
+async def test_a_scheduler_stands_aside_and_leads_again(scheduler_database: Database) -> None:
+    """SC-602: the raised token fences the leader off; the lock decides who is next (SC-601)."""
+    clock, stop, reigns = SystemClock(), asyncio.Event(), list[int]()
+
+    async def reign(given: Reign) -> None:
+        reigns.append(given.token)
+        await stop.wait()
+
+    standing = Leadership(
+        LeaderStore(scheduler_database), clock, holder="host/1", reign=reign, wake=lambda: None
+    )
+    scheduling = spawn("scheduler", standing.run(stop))
+    async with asyncio.timeout(60):
+        while not reigns:
+            await clock.sleep(0.02)
+        done = await simulate(scheduler_database, Plan(attempts=1), take_over=True)
+        while len(reigns) < 2:
+            await clock.sleep(0.02)
+        stop.set()
+        await scheduling
+
+    assert done.attempts >= 1
+    assert reigns[1] > reigns[0] + 1  # simulate led in between

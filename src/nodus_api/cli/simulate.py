@@ -14,6 +14,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from nodus_api import logs
 from nodus_api.bench.simulation.leading import AnotherLeads, lead
 from nodus_api.bench.simulation.publisher import Done, Plan, Publisher, SeedUsed
 from nodus_api.cli.errors import Refused
@@ -109,6 +110,8 @@ async def simulate(
     )
     clock = SystemClock()
     settings = settings_from(options)
+    if settings.log_level == "info":  # the bar and the summary say it
+        logs.configure(level="warning", style=settings.log_format)
     began = clock.monotonic()
     async with opened(settings, pool_size=2) as database:
         with _shown(plan, output) as progress:
