@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from decimal import Decimal
 
+import asyncpg
 import pytest
 import sqlalchemy as sa
 from tests.conftest import START, FirstRows
@@ -17,7 +18,7 @@ from nodus_api.clock import SystemClock
 from nodus_api.scheduler.lease import Leadership
 from nodus_api.storage import tables as t
 from nodus_api.storage.attempt_store import load
-from nodus_api.storage.engine import Database
+from nodus_api.storage.engine import Database, Role
 from nodus_api.storage.leader_store import LeaderStore, Reign
 from nodus_api.tasks import spawn
 
@@ -126,3 +127,40 @@ async def test_a_scheduler_stands_aside_and_leads_again(scheduler_database: Data
 
     assert done.attempts >= 1
     assert reigns[1] > reigns[0] + 1  # simulate led in between
+
+
+@pytest.mark.slow  # loses its sessions twice, and leads again 2 s later
+async def test_lost_sessions_lose_and_repeat_nothing(clean_database: str) -> None:
+    """Wherever a transaction is cut, its commit included, the rows tell what is next."""
+    database = Database(clean_database, role=Role.SCHEDULER)
+    other = await asyncpg.connect(clean_database)
+    ours = "pid <> pg_backend_pid() AND NOT pid = ANY($1) AND datname = current_database()"
+    before = await other.fetchval("SELECT array_agg(pid) FROM pg_stat_activity")
+
+    async def cut() -> None:
+        head = 1
+        for _ in range(2):
+            while (now := await other.fetchval("SELECT max(rev) FROM nodus.changes")) <= head:
+                await SystemClock().sleep(0.005)
+            head = now
+            await other.execute(
+                f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {ours}",  # noqa: S608
+                before,
+            )
+
+    cutting = spawn("cut", cut())
+    await simulate(database, Plan(attempts=40, seed=9, live=200))
+    await cutting
+
+    docs = await documents(database)
+    async with database.snapshot() as connection:
+        records = await load(connection, sorted(docs))
+        reigns = await connection.scalar(sa.select(t.leader.c.token))
+    await database.close()
+    await other.close()
+    assert reigns is not None
+    assert reigns > 1
+    assert {no: render(record.view).doc for no, record in records.items()} == docs
+    assert all(record.attempt.deletion_proven for record in records.values())
+    slots = {(one.attempt.workload, one.attempt.slot) for one in records.values()}
+    assert len(slots) == 40

@@ -230,10 +230,10 @@ class Publisher:
         async with store.edit(reign.token, workload.uid) as edit:
             if edit.workload is not None and not self._doubtful:
                 raise SeedUsed
-            self._doubtful = True
+            doubted, self._doubtful = self._doubtful, True
             await edit.put(workload)
             await edit.put_slots([Slot(workload=workload.uid, slot=slot) for slot in names])
-        self._doubtful = False
+        self._doubtful = doubted
         job = _Job(workload, spec, kind, dict.fromkeys(names, SlotState.OPEN))
         for slot in names:
             self._put(at, _Run(job, slot, 1, draw(self.chance)))
