@@ -97,7 +97,7 @@ def storage(**options: Any) -> None:
     type=click.FloatRange(0.5, 10_000),
     default=30,
     show_default=True,
-    help="How long; memory is judged from about 20 minutes on.",
+    help="How long; memory is judged from 11 minutes on.",
 )
 @click.option(
     "--rate",
