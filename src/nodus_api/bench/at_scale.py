@@ -63,7 +63,7 @@ async def at_scale(rig: Rig, *, clock: Clock, effort: Effort) -> list[Row]:
         writer = Writer(database, AREA)
         now = clock.now().replace(microsecond=0)
         numbers = await writer.fill(effort.attempts, now=now, projects=effort.projects)
-        turns = cycle(numbers)
+        turns = cycle(sorted(numbers, key=_mixed))
         for _ in range(0, effort.changes, _BATCH):
             await writer.change(list(islice(turns, _BATCH)))
         head = await Feed(database, clock=clock).head()
@@ -81,6 +81,11 @@ async def at_scale(rig: Rig, *, clock: Clock, effort: Effort) -> list[Row]:
         pages=effort.pages,
     )
     return _rows(effort, head, asked, await _measured(asked))
+
+
+def _mixed(no: int) -> int:
+    """Return a place in an order that goes through all projects by turns, as busy ones change."""
+    return no * 2_654_435_761 % 2**32
 
 
 async def _measured(asked: Questions) -> Mapping[str, list[float]]:
