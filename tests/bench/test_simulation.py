@@ -35,7 +35,8 @@ async def simulate(database: Database, plan: Plan = PLAN, *, take_over: bool = F
         start=START,
     )
     clock = SystemClock()
-    await lead(database, publisher.publish, clock=clock, holder="test", take_over=take_over)
+    async with asyncio.timeout(120):
+        await lead(database, publisher.publish, clock=clock, holder="test", take_over=take_over)
     return publisher.done
 
 
@@ -71,6 +72,9 @@ async def test_every_life_ends_with_its_bill_and_document(scheduler_database: Da
     billed = sum((Decimal(one["actual"]["costUSD"]) for one in shown), Decimal(0))
     assert billed == charged > 0
     assert "Active" not in workloads
+    successors = {one["supersededBy"] for one in shown if "supersededBy" in one}
+    names = [json.loads(doc)["metadata"]["name"] for doc in docs.values()]
+    assert successors == {name for name in names if "-e1-" not in name}
     assert any("restoreFrom" in json.loads(doc)["spec"] for doc in docs.values())
     assert any("recoverySeconds" in one.get("interruption", {}) for one in shown)
 

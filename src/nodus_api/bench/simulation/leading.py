@@ -13,11 +13,17 @@ from nodus_api.clock import Clock
 from nodus_api.scheduler.lease import Leadership
 from nodus_api.storage import tables as t
 from nodus_api.storage.engine import Database
-from nodus_api.storage.errors import StorageError
+from nodus_api.storage.errors import (
+    FencedOff,
+    StorageContention,
+    StorageTimeout,
+    StorageUnavailable,
+)
 from nodus_api.storage.leader_store import LeaderStore, Reign
 
 _TRY_SECONDS = 0.1
 _PATIENCE_SECONDS = 30.0
+_PASSING = (StorageUnavailable, StorageContention, StorageTimeout, FencedOff)
 
 
 class AnotherLeads(Exception):
@@ -39,7 +45,7 @@ async def lead(
     """Do `work` as the leader; it is begun again when the lead was lost and regained.
 
     Raises AnotherLeads at once if somebody leads, or with `take_over` after 30 s, and what `work`
-    raises, save what storage says of a lost lead or connection.
+    raises, save what passes: a lost lead or connection, a lock or statement that took too long.
     """
     store = LeaderStore(database)
     await _free(database, store, clock, holder, take_over)
@@ -48,7 +54,7 @@ async def lead(
     async def reign(reign: Reign) -> None:
         try:
             await work(reign)
-        except StorageError:
+        except _PASSING:
             raise  # the next campaign takes it up
         except Exception as error:  # noqa: BLE001 - handed to the caller below
             errors.append(error)
