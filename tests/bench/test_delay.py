@@ -14,7 +14,7 @@ async def test_every_change_reaches_both_readers(open_folder: Path) -> None:
     clock = SystemClock()
 
     async with running(folder, clock=clock, entropy=os.urandom) as rig:
-        effort = Effort(rounds=2, changes=5, attempts=3)
+        effort = Effort(rounds=2, commits=5, attempts=3)
         alone, watch = await commit_to_watch(rig, clock=clock, effort=effort)
 
     assert (alone.case, watch.case) == ("the feed alone", "watch over TLS")

@@ -1,4 +1,4 @@
-from nodus_api.bench.report import Report, percentile, rows_of
+from nodus_api.bench.report import Report, figure, percentile, rows_of
 
 ROUNDS = [
     {"yardstick": [1.0, 1.0, 3.0], "product": [2.0, 2.0, 2.0]},
@@ -40,3 +40,12 @@ def test_a_report_as_json_keeps_every_row() -> None:
     assert document["machine"] == {"cpus": "2"}
     assert [row["case"] for row in document["rows"]] == ["yardstick", "product"]
     assert document["rows"][1]["ratio"] == 2.5
+
+
+def test_a_target_stands_beside_its_case() -> None:
+    targets = {"product": "ratio <= 3"}
+    yardstick, product = rows_of("delay", "ms", ROUNDS, yardstick="yardstick", targets=targets)
+    alone = figure("attempts", "load", "s", [3.0, 1.0, 2.0], "< 10 s")
+
+    assert (yardstick.target, product.target) == (None, "ratio <= 3")
+    assert (alone.median, alone.ratio, alone.target) == (2.0, None, "< 10 s")

@@ -166,6 +166,7 @@ COMMANDS = {
     "drill": ["drill", "train-0-e1-k7f3q", "--trigger", "node-loss"],
     "serve": ["serve", "--port", "0"],
     "schedule": ["schedule", "--runner-port", "0", "--health-port", "0"],
+    "simulate": ["simulate", "--attempts", "1"],
 }
 
 

@@ -9,7 +9,7 @@ Decision 2. The product is measured whole: a real `nodus serve` process, real TL
 publish. Only the scheduler's loop is left out, whose passes would hide the delay of the feed.
 """
 
-from nodus_api.bench.areas import AREAS, measure
+from nodus_api.bench.areas import AREAS, STORAGE, measure
 from nodus_api.bench.report import NotMeasured, Report
 
-__all__ = ["AREAS", "NotMeasured", "Report", "measure"]
+__all__ = ["AREAS", "STORAGE", "NotMeasured", "Report", "measure"]

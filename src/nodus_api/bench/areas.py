@@ -7,9 +7,12 @@ import tempfile
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
+from nodus_api.bench import at_scale, publishing
 from nodus_api.bench import commit_to_watch as delay
 from nodus_api.bench.report import Report, Row
 from nodus_api.bench.rig import Rig, running
+from nodus_api.bench.soak.report import SoakReport
+from nodus_api.bench.soak.run import Plan, soak
 from nodus_api.clock import Clock
 
 Area = Callable[[Rig, Clock, bool], Awaitable[list[Row]]]
@@ -20,7 +23,40 @@ async def _delay(rig: Rig, clock: Clock, full: bool) -> list[Row]:
     return await delay.commit_to_watch(rig, clock=clock, effort=effort)
 
 
-AREAS: dict[str, Area] = {delay.AREA: _delay}
+async def _busy(rig: Rig, clock: Clock, full: bool) -> list[Row]:
+    effort = delay.BUSY_FULL if full else delay.BUSY_QUICK
+    return await delay.commit_to_watch(rig, clock=clock, effort=effort)
+
+
+async def _publish(rig: Rig, clock: Clock, full: bool) -> list[Row]:
+    effort = publishing.FULL if full else publishing.QUICK
+    return await publishing.publish_rate(rig, clock=clock, effort=effort)
+
+
+async def _snapshot(rig: Rig, clock: Clock, full: bool) -> list[Row]:
+    effort = publishing.FULL if full else publishing.QUICK
+    return await publishing.cost_with_old_snapshot(rig, clock=clock, effort=effort)
+
+
+async def _attempts(rig: Rig, clock: Clock, full: bool) -> list[Row]:
+    effort = at_scale.FULL if full else at_scale.QUICK
+    return await at_scale.at_scale(rig, clock=clock, effort=effort)
+
+
+AREAS: dict[str, Area] = {
+    delay.AREA: _delay,
+    delay.BUSY_AREA: _busy,
+    publishing.PUBLISH_AREA: _publish,
+    publishing.SNAPSHOT_AREA: _snapshot,
+    at_scale.AREA: _attempts,
+}
+STORAGE = (
+    delay.BUSY_AREA,
+    publishing.PUBLISH_AREA,
+    publishing.SNAPSHOT_AREA,
+    at_scale.AREA,
+)
+"""What storage, feed and watch cache must hold."""
 
 
 async def measure(
@@ -39,6 +75,31 @@ async def measure(
         finally:
             shutil.rmtree(folder, ignore_errors=True)
     return Report(machine=_machine(), rows=tuple(rows))
+
+
+async def run_soak(
+    plan: Plan,
+    *,
+    clock: Clock,
+    entropy: Callable[[int], bytes],
+    chance: Callable[[], float],
+    tell: Callable[[str], None],
+) -> SoakReport:
+    """Run a soak; its logs stay in their folder if anything went wrong, else nothing is left.
+
+    Raises NotMeasured or a storage error.
+    """
+    folder = _open_folder()
+    held = False
+    try:
+        report = await soak(plan, folder, clock=clock, entropy=entropy, chance=chance, tell=tell)
+        held = report.held
+    finally:
+        if held:
+            shutil.rmtree(folder, ignore_errors=True)
+        else:
+            tell(f"The logs are kept in {folder}.")
+    return report
 
 
 def _open_folder() -> Path:

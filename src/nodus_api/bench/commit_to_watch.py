@@ -1,4 +1,7 @@
-"""Area `delay`: from the commit of one change to the client that watches.
+"""Areas `delay` and `busy`: from the commit of a change to the client that watches.
+
+`delay` commits one change at a time to an idle server; `busy` 50 at a time, 20 times a second, and
+what counts is the last of the 50.
 
 The clock runs from the return of the writer's COMMIT, so it holds the wake-up (NOTIFY in a
 transaction of its own), the feed's read, the cache, the frame, TLS and the client's parse.
@@ -7,9 +10,10 @@ The yardstick is the feed alone: a reader that waits for the same wake-up and re
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import cycle, islice
 from typing import Protocol
 
 from nodus_api.bench.report import NotMeasured, Row, rows_of
@@ -21,9 +25,9 @@ from nodus_api.storage.feed import Feed
 from nodus_api.storage.wakeups import Wakeups
 
 AREA = "delay"
+BUSY_AREA = "busy"
 _FEED_ALONE = "the feed alone"
 _WATCH = "watch over TLS"
-_PAUSE_SECONDS = 0.02  # between changes, so that each meets an idle server
 _PATIENCE_SECONDS = 10.0
 _REVISION = re.compile(rb'"resourceVersion":"(\d+)"')
 
@@ -32,13 +36,26 @@ _REVISION = re.compile(rb'"resourceVersion":"(\d+)"')
 class Effort:
     """How much is measured."""
 
+    area: str = AREA
     rounds: int
-    changes: int
+    commits: int
     attempts: int
+    at_once: int = 1
+    """Changes a commit."""
+    every: float = 0.02
+    """Seconds between commits at least; alone, so that each meets an idle server."""
+    targets: Mapping[str, str] = field(default_factory=dict)
 
 
-QUICK = Effort(rounds=3, changes=100, attempts=100)
-FULL = Effort(rounds=9, changes=400, attempts=10_000)
+QUICK = Effort(rounds=3, commits=100, attempts=100)
+FULL = Effort(rounds=9, commits=400, attempts=10_000)
+_TARGETS = {_WATCH: "median <= 5 ms, p99 <= 25 ms"}
+BUSY_QUICK = Effort(
+    area=BUSY_AREA, rounds=2, commits=60, attempts=1000, at_once=50, every=0.05, targets=_TARGETS
+)
+BUSY_FULL = Effort(
+    area=BUSY_AREA, rounds=5, commits=400, attempts=10_000, at_once=50, every=0.05, targets=_TARGETS
+)
 
 
 class DelayFailed(NotMeasured):
@@ -58,27 +75,28 @@ async def commit_to_watch(rig: Rig, *, clock: Clock, effort: Effort) -> list[Row
     """
     database = Database(rig.database_url, role=Role.SCHEDULER)
     try:
-        writer = Writer(database)
+        writer = Writer(database, effort.area)
         numbers = await writer.fill(effort.attempts, now=clock.now().replace(microsecond=0))
         feed = Feed(database, clock=clock)
         rounds = []
         for _ in range(effort.rounds):
             async with _following(feed, clock) as reader:
-                alone = await _delays(writer, numbers, reader, clock, effort.changes)
+                alone = await _delays(writer, numbers, reader, clock, effort)
             async with _watching(rig, await feed.head(), clock) as watcher:
-                watch = await _delays(writer, numbers, watcher, clock, effort.changes)
+                watch = await _delays(writer, numbers, watcher, clock, effort)
             rounds.append({_FEED_ALONE: alone, _WATCH: watch})
     finally:
         await database.close()
-    return rows_of(AREA, "ms", rounds, yardstick=_FEED_ALONE)
+    return rows_of(effort.area, "ms", rounds, yardstick=_FEED_ALONE, targets=effort.targets)
 
 
 async def _delays(
-    writer: Writer, numbers: Sequence[int], reader: _Reader, clock: Clock, changes: int
+    writer: Writer, numbers: Sequence[int], reader: _Reader, clock: Clock, effort: Effort
 ) -> list[float]:
-    taken = []
-    for turn in range(changes):
-        rev = await writer.change(numbers[turn % len(numbers)])
+    taken, turns = [], cycle(numbers)
+    for _ in range(effort.commits):
+        began = clock.monotonic()
+        rev = await writer.change(list(islice(turns, effort.at_once)))
         committed = clock.monotonic()
         try:
             async with asyncio.timeout(_PATIENCE_SECONDS):
@@ -86,7 +104,7 @@ async def _delays(
         except TimeoutError:
             raise DelayFailed(f"revision {rev} did not arrive in ten seconds") from None
         taken.append((seen - committed) * 1000)
-        await clock.sleep(_PAUSE_SECONDS)
+        await clock.sleep(max(began + effort.every - clock.monotonic(), 0))
     return taken
 
 

@@ -3,7 +3,7 @@
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 
@@ -26,6 +26,8 @@ class Row:
     """Median over the rounds of this case's median divided by the yardstick's; None for it."""
     ratio_low: float | None = None
     ratio_high: float | None = None
+    target: str | None = None
+    """What it must hold, in words; judged by whoever reads, who knows the machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,13 +43,36 @@ class Report:
 
 
 def rows_of(
-    area: str, unit: str, rounds: Sequence[Mapping[str, Sequence[float]]], *, yardstick: str
+    area: str,
+    unit: str,
+    rounds: Sequence[Mapping[str, Sequence[float]]],
+    *,
+    yardstick: str,
+    targets: Mapping[str, str] | None = None,
 ) -> list[Row]:
     """Return a row for each case of the rounds, each compared with the yardstick in its round.
 
-    A round holds, by case, the samples that it took.
+    A round holds, by case, the samples that it took; `targets` says by case what must hold.
     """
-    return [_row(area, unit, rounds, case, yardstick) for case in rounds[0]]
+    known = targets or {}
+    return [
+        replace(_row(area, unit, rounds, case, yardstick), target=known.get(case))
+        for case in rounds[0]
+    ]
+
+
+def figure(area: str, case: str, unit: str, samples: Sequence[float], target: str | None) -> Row:
+    """Return the row of a case that stands alone, without a yardstick."""
+    return Row(
+        area=area,
+        case=case,
+        unit=unit,
+        samples=len(samples),
+        median=statistics.median(samples),
+        p90=percentile(samples, 0.9),
+        p99=percentile(samples, 0.99),
+        target=target,
+    )
 
 
 def percentile(samples: Sequence[float], share: float) -> float:

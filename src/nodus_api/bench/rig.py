@@ -50,7 +50,7 @@ async def running(
     try:
         await upgrade(postgres.url)
         files = ensure_certificates(folder / "certs", names=(), clock=clock)
-        token = await _admin_token(postgres.url, entropy)
+        token = await admin_token(postgres.url, entropy)
         with _serve(postgres.url, folder) as port:
             rig = Rig(
                 database_url=postgres.url,
@@ -65,7 +65,8 @@ async def running(
         postgres.stop()
 
 
-async def _admin_token(url: str, entropy: Callable[[int], bytes]) -> str:
+async def admin_token(url: str, entropy: Callable[[int], bytes], *, username: str = "bench") -> str:
+    """Make a token of an administrator; return its text."""
     secret = entropy(32)
     token = make_token(entropy(8), secret)
     database = Database(url, role=Role.SCHEDULER)
@@ -73,7 +74,7 @@ async def _admin_token(url: str, entropy: Callable[[int], bytes]) -> str:
         await AccessAdmin(database).create_token(
             id=token.id,
             secret_sha256=hash_secret(secret),
-            username="bench",
+            username=username,
             groups=("nodus:admins",),
             expires=None,
         )
@@ -82,19 +83,24 @@ async def _admin_token(url: str, entropy: Callable[[int], bytes]) -> str:
     return token.text
 
 
+def serve_command(url: str, folder: Path, port: int) -> list[str]:
+    """Return the words that start a replica on a loopback port."""
+    return [
+        *(sys.executable, "-m", "nodus_api.cli.main", "serve"),
+        *("--database-url", url, "--data-dir", str(folder)),
+        *("--bind", "127.0.0.1", "--port", str(port)),
+        # nobody routes to it any more when it is stopped
+        *("--shutdown-delay-duration", "0s"),
+        *("--shutdown-watch-termination-grace-period", "0s"),
+    ]
+
+
 @contextmanager
 def _serve(url: str, folder: Path) -> Iterator[int]:
-    port = _free_port()
+    port = free_port()
     with (folder / "serve.log").open("wb") as log:
         process = subprocess.Popen(  # noqa: S603 -- our own program
-            [
-                *(sys.executable, "-m", "nodus_api.cli.main", "serve"),
-                *("--database-url", url, "--data-dir", str(folder)),
-                *("--bind", "127.0.0.1", "--port", str(port)),
-                # nobody routes to it any more when it is stopped
-                *("--shutdown-delay-duration", "0s"),
-                *("--shutdown-watch-termination-grace-period", "0s"),
-            ],
+            serve_command(url, folder, port),
             stdout=log,
             stderr=log,
             stdin=subprocess.DEVNULL,
@@ -110,7 +116,8 @@ def _serve(url: str, folder: Path) -> Iterator[int]:
                 process.wait()
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a loopback port that nobody has now."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         port: int = found.getsockname()[1]
@@ -126,8 +133,13 @@ async def _until_ready(rig: Rig, clock: Clock, folder: Path) -> None:
 
 
 async def _answers(rig: Rig) -> bool:
+    return await ready(rig.host, rig.port, rig.tls)
+
+
+async def ready(host: str, port: int, tls: ssl.SSLContext) -> bool:
+    """Return whether a replica says that it is ready."""
     try:
-        reader, writer = await asyncio.open_connection(rig.host, rig.port, ssl=rig.tls)
+        reader, writer = await asyncio.open_connection(host, port, ssl=tls)
     except OSError:
         return False
     try:

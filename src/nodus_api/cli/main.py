@@ -109,6 +109,9 @@ COMMANDS = {
     "openapi": Entry(
         "openapi", "openapi", "Write the OpenAPI documents that the server publishes."
     ),
+    "simulate": Entry(
+        "simulate", "simulate", "Fill a database with Attempts that live whole lives."
+    ),
     "bench": Entry(
         "bench", "bench", "Measure the product on this machine, each case beside its yardstick."
     ),
