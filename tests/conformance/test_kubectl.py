@@ -214,6 +214,14 @@ def test_can_i_asks_the_server(kubectl: Kubectl) -> None:  # LW-023
     assert kubectl("auth", "can-i", "list", "attempts.nodus.dev") == "yes\n"
 
 
+def test_as_somebody_else_is_refused(kubectl: Kubectl) -> None:  # AS-025
+    said = kubectl("get", "attempts", "--as", "bob", code=1)
+    assert said == (
+        'Error from server (Forbidden): users "bob" is forbidden: User "admin" cannot impersonate '
+        'resource "users" in API group "" at the cluster scope\n'
+    )
+
+
 def watched(kubectl: Kubectl, live: Up, until: str) -> list[list[str]]:
     """Return the lines of a kubectl watch of a new Job, up to a phase, without the heading.
 

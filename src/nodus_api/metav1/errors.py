@@ -64,12 +64,6 @@ class Forbidden(APIError):
         why: str = "",
     ) -> "Forbidden":
         """Return the refusal of a verb on a resource; without a namespace at the cluster scope."""
-        what = f"{resource} {quote(name)}" if name else str(resource)
-        where = f"in the namespace {quote(namespace)}" if namespace else "at the cluster scope"
-        refused = (
-            f"User {quote(user)} cannot {verb} resource "
-            f"{quote(resource.resource)} in API group {quote(resource.group)} {where}"
-        )
         fix = (
             "Ask an administrator for `nodus project add-member "
             f"{shlex.quote(namespace)} --user {shlex.quote(user)}`."
@@ -77,7 +71,19 @@ class Forbidden(APIError):
             else "Ask for one project with `-n PROJECT`, or for membership in the group "
             "nodus:admins."
         )
-        message = f"{what} is forbidden: {_with_reason(refused, why)}"
+        message = _forbidden(
+            resource, user=user, verb=verb, namespace=namespace, name=name, why=why
+        )
+        return cls(message, fix=fix, details=resource.details(name=name))
+
+    @classmethod
+    def impersonation(
+        cls, resource: GroupResource, *, user: str, name: str, namespace: str, fix: str
+    ) -> "Forbidden":
+        """Return the refusal to serve a request as somebody else (AS-025)."""
+        message = _forbidden(
+            resource, user=user, verb="impersonate", namespace=namespace, name=name
+        )
         return cls(message, fix=fix, details=resource.details(name=name))
 
     @classmethod
@@ -390,6 +396,18 @@ class Timeout(APIError):
             details=StatusDetails(causes=(cause,)),
             retry_after=1,
         )
+
+
+def _forbidden(
+    resource: GroupResource, *, user: str, verb: str, namespace: str, name: str, why: str = ""
+) -> str:
+    what = f"{resource} {quote(name)}" if name else str(resource)
+    where = f"in the namespace {quote(namespace)}" if namespace else "at the cluster scope"
+    refused = (
+        f"User {quote(user)} cannot {verb} resource "
+        f"{quote(resource.resource)} in API group {quote(resource.group)} {where}"
+    )
+    return f"{what} is forbidden: {_with_reason(refused, why)}"
 
 
 def _with_reason(message: str, why: str) -> str:
