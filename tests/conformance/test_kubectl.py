@@ -215,6 +215,7 @@ def test_can_i_asks_the_server(kubectl: Kubectl) -> None:  # LW-023
 
 
 def test_as_somebody_else_is_refused(kubectl: Kubectl) -> None:  # AS-025
+    kubectl("get", "attempts")  # discovery is kept; asked for as bob, its refusal is `unknown`
     said = kubectl("get", "attempts", "--as", "bob", code=1)
     assert said == (
         'Error from server (Forbidden): users "bob" is forbidden: User "admin" cannot impersonate '

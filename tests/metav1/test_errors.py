@@ -1,6 +1,7 @@
 """Errors and the registry: LW-010, LW-103, LW-114, LW-123, LW-180 to LW-202, AS-055, AS-056."""
 
 from collections.abc import Iterator
+from datetime import timedelta
 
 import orjson
 import pytest
@@ -10,6 +11,7 @@ from nodus_api.metav1 import errors
 from nodus_api.metav1.codes import CODES, Code, registry
 from nodus_api.metav1.errors import APIError, FieldError, GroupResource
 from nodus_api.metav1.status import StatusCause, StatusDetails
+from nodus_api.settings import Settings
 
 NAMESPACES = GroupResource(group="", resource="namespaces")
 
@@ -210,3 +212,17 @@ def test_the_same_text_twice_is_said_once() -> None:  # section 4.2, as kube's a
     assert error.message == 'ListOptions.meta.k8s.io "" is invalid: f: Forbidden: f'
     assert error.details is not None
     assert len(error.details.causes or ()) == 2
+
+
+def test_expired_tells_how_much_history_is_kept() -> None:  # LW-192, LW-202
+    """Whoever keeps a resourceVersion over night must learn that it cannot work."""
+    settings = Settings()
+    watch = f"{settings.watchcache_window // timedelta(minutes=1)} minutes"
+    exact = f"{settings.feed_retention // timedelta(hours=1)} hour"
+    page = CODES["Expired"].when
+    assert f"{watch} back (the setting NODUS_WATCHCACHE_WINDOW)" in page
+    assert f"{exact} (NODUS_FEED_RETENTION)" in page
+    assert "a list is always a new start" in CODES["Expired"].remedy
+    assert f"{watch} (unless NODUS_WATCHCACHE_WINDOW is set otherwise)" in EACH["expired-watch"].fix
+    for name in ("expired-list", "expired-continue"):
+        assert f"{exact} (unless NODUS_FEED_RETENTION is set otherwise)" in EACH[name].fix

@@ -94,9 +94,12 @@ CODES = registry(
         Code(
             reason="Expired",
             http=(410,),
-            when="The resourceVersion or continue token is older than the history that is kept.",
+            when="The resourceVersion or continue token is older than the history that is kept. A "
+            "watch of Attempts may start at most 5 minutes back (the setting "
+            "NODUS_WATCHCACHE_WINDOW), however little happened since; an exact list, and the pages "
+            "of a list, may be read for 1 hour (NODUS_FEED_RETENTION).",
             remedy="List again without resourceVersion, and watch from the version that list "
-            "returns.",
+            "returns: a list is always a new start.",
         ),
         Code(
             reason="RequestEntityTooLarge",

@@ -18,6 +18,11 @@ from nodus_api.metav1.golang import quote
 from nodus_api.metav1.objects import ListMeta
 from nodus_api.metav1.status import StatusCause, StatusDetails
 
+WATCH_HISTORY = "5 minutes (unless NODUS_WATCHCACHE_WINDOW is set otherwise)"
+"""How far back a watch may start."""
+LIST_HISTORY = "1 hour (unless NODUS_FEED_RETENTION is set otherwise)"
+"""How far back an exact list, or the pages of one, may show."""
+
 
 class BadRequest(APIError):
     """The request cannot be read: HTTP 400 (LW-185)."""
@@ -184,7 +189,8 @@ class Expired(APIError):
         """Return the end of a watch that starts before `oldest`, the first kept change (LW-123)."""
         return cls(
             f"too old resource version: {requested} ({oldest - 1})",
-            fix="List again without resourceVersion and watch from the version it returns.",
+            fix="List again without resourceVersion and watch from the version it returns: a "
+            f"watch of Attempts may start at most {WATCH_HISTORY} back.",
         )
 
     @classmethod
@@ -192,7 +198,8 @@ class Expired(APIError):
         """Return the answer to an exact list from before the history (LW-104)."""
         return cls(
             "The resourceVersion for the provided list is too old.",
-            fix="List again without resourceVersion and resourceVersionMatch.",
+            fix="List again without resourceVersion and resourceVersionMatch: an exact list of "
+            f"Attempts may show a state of at most {LIST_HISTORY} ago.",
         )
 
     @classmethod
@@ -206,7 +213,7 @@ class Expired(APIError):
             "deleted between the time the first chunk was returned and now may show up in the "
             "list.",
             fix="Start the list again without continue, or go on from metadata.continue of this "
-            "answer.",
+            f"answer: the pages of a list of Attempts may be read for {LIST_HISTORY}.",
         )
         error.list_meta = ListMeta(continue_=fresh)
         return error
