@@ -29,6 +29,7 @@ API_RESOURCE = APIResource(
     short_names=("ns",),
     stored=False,
 )
+NAME_LABEL = "kubernetes.io/metadata.name"
 SUPPORTED_FIELDS = frozenset({NAME, "status.phase"})
 COLUMNS = (
     Column(name="Name", format="name", description="The project's name."),
@@ -47,6 +48,7 @@ def namespace(name: str, *, uid: UUID, created: datetime, rev: int) -> bytes:
                 "name": name,
                 "uid": str(uid),
                 "creationTimestamp": format_time(created),
+                "labels": labels_of(name),
                 "resourceVersion": str(rev),
             },
             "status": {"phase": "Active"},
@@ -62,6 +64,11 @@ def read_only(verb: str) -> MethodNotAllowed:
         else "Change the project with the command line: `nodus project --help`."
     )
     return MethodNotAllowed(verb, NAMESPACES, fix=instead)
+
+
+def labels_of(name: str) -> dict[str, str]:
+    """Return a project's labels: the one that Kubernetes gives each namespace."""
+    return {NAME_LABEL: name}
 
 
 def fields_of(name: str) -> dict[str, str]:
