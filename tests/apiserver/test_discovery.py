@@ -10,6 +10,7 @@ from nodus_api.apiserver import ServerOptions
 from nodus_api.attempts.openapi import openapi_v3
 from nodus_api.attempts.reasons import PAGES, REASONS
 from nodus_api.metav1.codes import CODES
+from nodus_api.metav1.core_openapi import core_openapi_v3
 
 D = "application/json;as=APIGroupDiscoveryList;v=v2;g=apidiscovery.k8s.io"
 DOCUMENT = "/openapi/v3/apis/nodus.dev/v1"
@@ -66,7 +67,10 @@ async def test_the_core_group_stand_alone(replica: Replica) -> None:  # LW-017
     assert [r["name"] for r in resources["resources"]] == ["namespaces"]
 
 
-@pytest.mark.parametrize("path", ["/api", "/api/v1", "/api/v1/namespaces", "/api/v1/namespaces/x"])
+@pytest.mark.parametrize(
+    "path",
+    ["/api", "/api/v1", "/api/v1/namespaces", "/api/v1/namespaces/x", "/openapi/v3/api/v1"],
+)
 async def test_the_core_group_behind_a_cluster(path: str) -> None:  # LW-017
     replica = replica_of(options=ServerOptions(standalone=False))
     async with running(replica):
@@ -96,6 +100,24 @@ async def test_the_openapi_document(replica: Replica) -> None:  # LW C-89
     assert named.headers["expires"] == "Fri, 01 Jan 2027 12:00:00 GMT"
     assert other.headers["cache-control"] == "no-cache, private"
     assert (same.status, same.body) == (304, b"")
+
+
+async def test_the_core_document_stand_alone(replica: Replica) -> None:  # LW-016, LW-230
+    index = await replica.alice.get("/openapi/v3")
+    url = orjson.loads(index.body)["paths"]["api/v1"]["serverRelativeURL"]
+    named = await replica.alice.get(url)
+
+    assert url == f"/openapi/v3/api/v1?hash={core_openapi_v3().digest}"
+    assert named.body == core_openapi_v3().body
+    assert named.headers["cache-control"] == "public, immutable"
+
+
+async def test_no_core_document_behind_a_cluster() -> None:  # LW-017
+    replica = replica_of(options=ServerOptions(standalone=False))
+    async with running(replica):
+        index = await replica.alice.get("/openapi/v3")
+
+    assert list(orjson.loads(index.body)["paths"]) == ["apis/nodus.dev/v1"]
 
 
 async def test_swagger(replica: Replica) -> None:  # LW-233

@@ -145,6 +145,15 @@ def test_explain_tells_the_fields(kubectl: Kubectl) -> None:  # LW-230, LW C-25;
     assert "FIELDS:" in kubectl("explain", "attempts", "--recursive")
 
 
+def test_explain_tells_of_namespaces_and_of_selectors(kubectl: Kubectl) -> None:  # LW-016, LW-098
+    said = kubectl("explain", "ns")
+
+    assert "KIND:       Namespace" in said
+    assert "Field selectors may name metadata.name, status.phase." in " ".join(said.split())
+    told = " ".join(kubectl("explain", "attempts").split())
+    assert "Field selectors may name metadata.name, metadata.namespace, status.phase," in told
+
+
 def test_wait_ends_at_a_condition(kubectl: Kubectl, live: Up) -> None:  # LW C-80
     name = live.attempts("fine")[0]["metadata"]["name"]
     done = kubectl("wait", f"attempt/{name}", "--for=jsonpath={.status.phase}=Succeeded")

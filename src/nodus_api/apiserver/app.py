@@ -166,7 +166,7 @@ def create_app(
         attempt_routes(attempts),
         namespace_routes(NamespaceReads(view, project_watchers, cache, tools)),
         discovery_routes(version),
-        openapi_routes(clock),
+        openapi_routes(clock, standalone=options.standalone),
         health_routes(health, _registry(metrics, cache)),
         error_doc_routes(),
         access_review_routes(authorizer, options.max_body_bytes),

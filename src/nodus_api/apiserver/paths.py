@@ -16,7 +16,7 @@ _DISCOVERY = frozenset(
         "/openapi/v3/apis/nodus.dev/v1",
     }
 )
-_CORE = frozenset({"/api", "/api/v1", REVIEW})
+_CORE = frozenset({"/api", "/api/v1", "/openapi/v3/api/v1", REVIEW})
 
 
 def exists(path: str, *, standalone: bool) -> bool:

@@ -30,7 +30,9 @@ API_RESOURCE = APIResource(
     stored=False,
 )
 NAME_LABEL = "kubernetes.io/metadata.name"
-SUPPORTED_FIELDS = frozenset({NAME, "status.phase"})
+SELECTABLE = ("status.phase",)
+"""The selectable fields, without the name, which always is."""
+SUPPORTED_FIELDS = frozenset({NAME, *SELECTABLE})
 COLUMNS = (
     Column(name="Name", format="name", description="The project's name."),
     Column(name="Status", description="Always Active."),
