@@ -198,6 +198,14 @@ def test_api_resources_lists_attempts(kubectl: Kubectl) -> None:  # LW C-21, LW-
         ["NAME", "SHORTNAMES", "APIVERSION", "NAMESPACED", "KIND"],
         ["attempts", "att", "nodus.dev/v1", "true", "Attempt"],
         ["namespaces", "ns", "v1", "false", "Namespace"],
+        *(
+            [f"{kind.lower()}s", f"{group}.k8s.io/v1", "false", kind]
+            for group, kind in (
+                ("authorization", "SelfSubjectAccessReview"),
+                ("authentication", "SelfSubjectReview"),
+                ("authorization", "SelfSubjectRulesReview"),
+            )
+        ),
     ]
     assert len(asked) == 2
     assert "nodus.dev/v1" in kubectl("api-versions")
@@ -221,6 +229,21 @@ def test_the_version_is_one_that_clients_parse(kubectl: Kubectl) -> None:  # LW 
 
 def test_can_i_asks_the_server(kubectl: Kubectl) -> None:  # LW-023
     assert kubectl("auth", "can-i", "list", "attempts.nodus.dev") == "yes\n"
+
+
+def test_can_i_lists_what_holds(kubectl: Kubectl) -> None:  # LW-023
+    found = rows(kubectl("auth", "can-i", "--list"))
+
+    assert found[0] == ["Resources", "Non-Resource URLs", "Resource Names", "Verbs"]
+    assert ["attempts.nodus.dev", "[]", "[]", "[get list watch]"] in found
+    assert ["[/metrics]", "[]", "[get]"] in found
+
+
+def test_whoami_names_the_user(kubectl: Kubectl) -> None:  # LW-023
+    found = rows(kubectl("auth", "whoami"))
+
+    assert ["Username", "admin"] in found
+    assert ["Groups", "[nodus:admins system:authenticated]"] in found
 
 
 def test_as_somebody_else_is_refused(kubectl: Kubectl) -> None:  # AS-025

@@ -165,7 +165,7 @@ def create_app(
     for router in (
         attempt_routes(attempts),
         namespace_routes(NamespaceReads(view, project_watchers, cache, tools)),
-        discovery_routes(version),
+        discovery_routes(version, standalone=options.standalone),
         openapi_routes(clock, standalone=options.standalone),
         health_routes(health, _registry(metrics, cache)),
         error_doc_routes(),
