@@ -14,6 +14,7 @@ from contextlib import suppress
 from http import HTTPStatus
 from typing import Any
 
+from httptools import HttpParserInvalidMethodError
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import (
     STATUS_LINE,
@@ -23,6 +24,7 @@ from uvicorn.protocols.http.httptools_impl import (
 from uvicorn.server import ServerState
 
 from nodus_api.apiserver.app import ApiServer
+from nodus_api.apiserver.chain import PathMethodNotAllowed
 from nodus_api.apiserver.peer import STATE_KEY, Peer
 from nodus_api.apiserver.unframed import UnframedSend
 from nodus_api.metav1.errors import APIError, BadRequest, RequestEntityTooLarge
@@ -34,6 +36,7 @@ CLOSE_SECONDS = 0.5
 _TCP_FAMILIES = (socket.AF_INET, socket.AF_INET6)
 _BYTES_ACKED = slice(120, 128)  # an u64 of the kernel's struct tcp_info
 _HOST = re.compile(rb"[A-Za-z0-9!$%&'()*+,\-.:;=\[\]_~]*")  # httpguts.ValidHostHeader of Go
+_REQUEST_LINE = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+ [^ \r\n]+ HTTP/1\.[01]\r?\n")
 _TCP_USER_TIMEOUT = getattr(socket, "TCP_USER_TIMEOUT", 18)
 
 log = logging.getLogger(__name__)
@@ -60,6 +63,7 @@ class NodusProtocol(HttpToolsProtocol):
         self._server: ApiServer = config.app
         self._header_bytes = 0
         self._in_headers = True
+        self._received = b""  # what is being parsed
         self._unread = 0  # bytes of a body that came after its answer
         self._timer: asyncio.TimerHandle | None = None
         self._lost = False
@@ -106,7 +110,9 @@ class NodusProtocol(HttpToolsProtocol):
                 return
         if self._in_headers:
             self._header_bytes += len(data)
+        self._received = data
         super().data_received(data)
+        self._received = b""
         if self._streams:
             self.flow.resume_reading()
         if self._in_headers and self._header_bytes > self._server.options.max_header_bytes:
@@ -169,8 +175,14 @@ class NodusProtocol(HttpToolsProtocol):
             self._answered = following
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is not HTTP by a Status (LW-201)."""
-        self._refuse(BadRequest(msg, fix="Send an HTTP/1.1 request; see RFC 9112 for its form."))
+        """Answer what is not HTTP by a Status (LW-201); a method that is none of HTTP's by 405."""
+        # the parser stops at a method that it does not know, and only the line tells it from noise
+        unknown = isinstance(sys.exception(), HttpParserInvalidMethodError)
+        if unknown and _REQUEST_LINE.match(self._received):
+            self._refuse(PathMethodNotAllowed(("GET", "HEAD")))
+        else:
+            fix = "Send an HTTP/1.1 request with method GET or HEAD; see RFC 9112 for its form."
+            self._refuse(BadRequest(msg, fix=fix))
 
     def shutdown(self) -> None:
         """Close an idle connection; a client that does not answer the close is cut off."""
@@ -223,8 +235,10 @@ class NodusProtocol(HttpToolsProtocol):
             return
         audit_id = str(self._server.new_id())
         body = self._server.statuses.status(error, audit_id).encode()
+        own = error.headers.items()
         headers = (
             *self.server_state.default_headers,
+            *((k.lower().encode(), v.encode()) for k, v in own if k != "Connection"),
             (b"content-type", b"application/json"),
             (b"content-length", b"%d" % len(body)),
             (b"audit-id", audit_id.encode()),
