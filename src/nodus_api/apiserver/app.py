@@ -139,7 +139,7 @@ def create_app(
         metrics=metrics,
         watches=watches,
     )
-    attempts = AttemptReads(cache, tools)
+    attempts = AttemptReads(cache, tools, has_project=_has_project(view))
     lag = LoopLag(clock)
     background = Background(
         {
@@ -168,7 +168,7 @@ def create_app(
         discovery_routes(version, standalone=options.standalone),
         openapi_routes(clock, standalone=options.standalone),
         health_routes(health, _registry(metrics, cache)),
-        error_doc_routes(),
+        error_doc_routes(standalone=options.standalone),
         access_review_routes(authorizer, options.max_body_bytes),
     ):
         inner.include_router(router)
@@ -219,6 +219,11 @@ def _handler(
         await inner(scope, receive, send)
 
     return handle
+
+
+def _has_project(view: AccessCache) -> Callable[[str], bool]:
+    """Return whether a project is there, as far as is known: for the `fix` of a 404 alone."""
+    return lambda name: view.view is None or view.view.project(name) is not None
 
 
 def _follow_access(

@@ -1,5 +1,7 @@
 """Get, list and watch of Attempts, answered in front of FastAPI (performance.md section 5)."""
 
+from collections.abc import Callable
+
 from nodus_api.apiserver.answers import Answer
 from nodus_api.apiserver.errors import CACHE_ERRORS, expired_list, of_cache
 from nodus_api.apiserver.reads import (
@@ -22,6 +24,7 @@ from nodus_api.metav1 import continue_token
 from nodus_api.metav1.continue_token import Continuation, Seal
 from nodus_api.metav1.errors import NotFound
 from nodus_api.metav1.fields import NAME
+from nodus_api.metav1.golang import quote
 from nodus_api.metav1.list_options import ListOptions
 from nodus_api.metav1.objects import ListMeta
 from nodus_api.metav1.resource_version import parse_resource_version
@@ -35,9 +38,13 @@ from nodus_api.watchcache.snapshot import Start
 class AttemptReads:
     """Answers the three verbs of Attempts from the watch cache."""
 
-    def __init__(self, cache: AttemptCache, tools: ReadTools) -> None:
+    def __init__(
+        self, cache: AttemptCache, tools: ReadTools, *, has_project: Callable[[str], bool]
+    ) -> None:
+        """`has_project` is asked where an Attempt is not found, for what to do next."""
         self._cache = cache
         self._tools = tools
+        self._has_project = has_project
 
     async def answer(self, request: Request) -> Answer:
         """Return the answer to a request for Attempts. Raises APIError."""
@@ -61,7 +68,7 @@ class AttemptReads:
         except CACHE_ERRORS as error:
             raise of_cache(error, too_old=expired_list) from error
         if entry is None or entry.body is None:
-            raise NotFound.object(ATTEMPTS, name, namespace=info.namespace)
+            raise self._not_found(name, info.namespace)
         return object_answer(request, rendering, entry.body)
 
     async def list(self, request: Request) -> Answer:
@@ -100,6 +107,15 @@ class AttemptReads:
             including(request, rendering),
             lambda: self._cache.watch(project, begin, chosen=chosen),
         )
+
+    def _not_found(self, name: str, project: str) -> NotFound:
+        if self._has_project(project):
+            return NotFound.object(ATTEMPTS, name, namespace=project)
+        see = "`nodus project list`"
+        if self._tools.options.standalone:
+            see += " or `kubectl get ns`"
+        fix = f"There is no project {quote(project)}: see which there are with {see}."
+        return NotFound.object(ATTEMPTS, name, namespace=project, fix=fix)
 
     # -- pages -------------------------------------------------------------------------------
 

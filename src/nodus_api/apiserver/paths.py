@@ -7,6 +7,7 @@ REVIEW = f"{_AUTHORIZATION}/v1/selfsubjectaccessreviews"
 RULES_REVIEW = f"{_AUTHORIZATION}/v1/selfsubjectrulesreviews"
 _REVIEWS = frozenset({WHO_AM_I, REVIEW, RULES_REVIEW})
 METRICS = "/metrics"
+DOCS = "/docs"
 ERROR_DOCS = "/docs/errors"
 HEALTH = ("/livez", "/readyz", "/healthz")
 VERSION = "/version"
@@ -33,7 +34,7 @@ def exists(path: str, *, standalone: bool) -> bool:
         return standalone
     return (
         path in _DISCOVERY
-        or path in (VERSION, METRICS, ERROR_DOCS, *HEALTH)
+        or path in (VERSION, METRICS, DOCS, ERROR_DOCS, *HEALTH)
         or _below_health(path)
         or _is_error_page(path)
     )
@@ -41,7 +42,7 @@ def exists(path: str, *, standalone: bool) -> bool:
 
 def open_to_everybody(path: str) -> bool:
     """Return whether a path needs no credential (AS-047)."""
-    return path in (VERSION, ERROR_DOCS, *HEALTH) or _is_error_page(path)
+    return path in (VERSION, DOCS, ERROR_DOCS, *HEALTH) or _is_error_page(path)
 
 
 def open_to_users(path: str) -> bool:
@@ -57,7 +58,8 @@ def methods(path: str) -> tuple[str, ...]:
 def told() -> frozenset[str]:
     """Return the paths that can be read stand-alone, those below one as `PATH/*`."""
     below = (f"{path}/*" for path in (ERROR_DOCS, *HEALTH))
-    return _DISCOVERY | (_STANDALONE - _REVIEWS) | {VERSION, METRICS, ERROR_DOCS, *HEALTH, *below}
+    single = (VERSION, METRICS, DOCS, ERROR_DOCS, *HEALTH)
+    return _DISCOVERY | (_STANDALONE - _REVIEWS) | {*single, *below}
 
 
 def _below_health(path: str) -> bool:

@@ -32,16 +32,21 @@ class BadRequest(APIError):
 
 
 class Unauthorized(APIError):
-    """No credential, or none that is accepted: HTTP 401; the cause is never told (AS-055)."""
+    """No credential, or none that is accepted: HTTP 401; the cause is never told (AS-055).
+
+    `sent` says that there was a token: the client knows that, but not what was wrong with it.
+    """
 
     code = HTTPStatus.UNAUTHORIZED
     reason = "Unauthorized"
 
-    def __init__(self, *, challenge: bool = True) -> None:
+    def __init__(self, *, challenge: bool = True, sent: bool = False) -> None:
+        make = "make a token with `nodus token create --user NAME`"
         super().__init__(
             "Unauthorized",
-            fix="Send the header `Authorization: Bearer TOKEN`; make a token with "
-            "`nodus token create --user NAME`.",
+            fix=f"The token that was sent is not, or no longer, valid: {make}."
+            if sent
+            else f"Send the header `Authorization: Bearer TOKEN`; {make}.",
             headers={"WWW-Authenticate": 'Bearer realm="nodus"'} if challenge else None,
         )
 
@@ -96,8 +101,8 @@ class Forbidden(APIError):
         """Return the refusal of a path that is no resource."""
         return cls(
             _with_reason(f"forbidden: User {quote(user)} cannot {verb} path {quote(path)}", why),
-            fix="Use a token of a user in the group nodus:admins, or bind a ClusterRole with this "
-            "path in nonResourceURLs.",
+            fix="Use a token of a user in the group nodus:admins: "
+            "`nodus token create --user NAME --group nodus:admins`.",
             details=StatusDetails(),
         )
 
@@ -109,21 +114,23 @@ class NotFound(APIError):
     reason = "NotFound"
 
     @classmethod
-    def object(cls, resource: GroupResource, name: str, *, namespace: str = "") -> "NotFound":
+    def object(
+        cls, resource: GroupResource, name: str, *, namespace: str = "", fix: str = ""
+    ) -> "NotFound":
         """Return the answer for a name that is not there (LW-003)."""
         scope = f" -n {shlex.quote(namespace)}" if namespace else ""
         return cls(
             f"{resource} {quote(name)} not found",
-            fix=f"See which names exist: `kubectl get {resource.resource}{scope}`.",
+            fix=fix or f"See which names exist: `kubectl get {resource.resource}{scope}`.",
             details=resource.details(name=name),
         )
 
     @classmethod
-    def path(cls) -> "NotFound":
+    def path(cls, *, fix: str = "") -> "NotFound":
         """Return the answer for a path that this server does not have (LW-012)."""
         return cls(
             "the server could not find the requested resource",
-            fix="See which resources exist: `kubectl api-resources`, or GET /apis.",
+            fix=fix or "See which resources exist: `kubectl api-resources`, or GET /apis.",
             details=StatusDetails(),
         )
 
@@ -252,11 +259,15 @@ class UnsupportedMediaType(APIError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldError:
-    """One parameter that is wrong: its name, the reason of the cause, the text (section 4.2)."""
+    """One parameter that is wrong: its name, the reason of the cause, the text (section 4.2).
+
+    `fix` says what to add where the parameter itself is not what has to change.
+    """
 
     field: str
     reason: str
     body: str
+    fix: str = ""
 
 
 class Invalid(APIError):
@@ -275,10 +286,13 @@ class Invalid(APIError):
             StatusCause(reason=error.reason, message=error.body, field=error.field)
             for error in wrong
         )
-        names = " and ".join(dict.fromkeys(error.field for error in wrong))
+        names = " and ".join(dict.fromkeys(error.field for error in wrong if not error.fix))
+        fixes = [*dict.fromkeys(error.fix for error in wrong if error.fix)]
+        if names:
+            fixes.append(f"Change or leave out the query parameter {names}.")
         super().__init__(
             f'{kind}.{group} "" is invalid: {text}',
-            fix=f"Change or leave out the query parameter {names}.",
+            fix=" ".join(fixes),
             details=StatusDetails(group=group, kind=kind, causes=causes),
         )
 
