@@ -6,7 +6,8 @@ from uuid import UUID
 
 import orjson
 import pytest
-from tests.apiserver.conftest import A, N, Replica, T, names
+from tests.apiserver.conftest import START, A, N, Replica, T, names
+from tests.apiserver.test_access import changed
 
 FIXES = {
     "create": "nodus submit -f FILE{project}`",
@@ -90,6 +91,8 @@ async def test_nothing_is_written_in_a_collection(
 async def test_a_fix_can_be_run_as_it_is_told(replica: Replica) -> None:  # LW-202
     """Whatever the request's path holds: a shell must read one word where one is meant."""
     project = f"{V1}/namespaces/a;reboot/attempts"
+    replica.tables.project("a;reboot", START)
+    await changed(replica)
     missing = status_of(await replica.admin.get(f"{project}/x"))
     written = status_of(await replica.admin.request("DELETE", f"{project}/x"))
     refused = status_of(await replica.alice.get(project))

@@ -223,6 +223,7 @@ def test_expired_tells_how_much_history_is_kept() -> None:  # LW-192, LW-202
     assert f"{watch} back (the setting NODUS_WATCHCACHE_WINDOW)" in page
     assert f"{exact} (NODUS_FEED_RETENTION)" in page
     assert "a list is always a new start" in CODES["Expired"].remedy
-    assert f"{watch} (unless NODUS_WATCHCACHE_WINDOW is set otherwise)" in EACH["expired-watch"].fix
+    told = f"{watch} back (the default of NODUS_WATCHCACHE_WINDOW)"
+    assert told in EACH["expired-watch"].fix
     for name in ("expired-list", "expired-continue"):
-        assert f"{exact} (unless NODUS_FEED_RETENTION is set otherwise)" in EACH[name].fix
+        assert f"{exact} (the default of NODUS_FEED_RETENTION)" in EACH[name].fix

@@ -18,10 +18,8 @@ from nodus_api.metav1.golang import quote
 from nodus_api.metav1.objects import ListMeta
 from nodus_api.metav1.status import StatusCause, StatusDetails
 
-WATCH_HISTORY = "5 minutes (unless NODUS_WATCHCACHE_WINDOW is set otherwise)"
-"""How far back a watch may start."""
-LIST_HISTORY = "1 hour (unless NODUS_FEED_RETENTION is set otherwise)"
-"""How far back an exact list, or the pages of one, may show."""
+_WATCH_HISTORY = "5 minutes back (the default of NODUS_WATCHCACHE_WINDOW)"
+_LIST_HISTORY = "1 hour (the default of NODUS_FEED_RETENTION)"
 
 
 class BadRequest(APIError):
@@ -197,7 +195,7 @@ class Expired(APIError):
         return cls(
             f"too old resource version: {requested} ({oldest - 1})",
             fix="List again without resourceVersion and watch from the version it returns: a "
-            f"watch of Attempts may start at most {WATCH_HISTORY} back.",
+            f"watch of Attempts may start at most {_WATCH_HISTORY}.",
         )
 
     @classmethod
@@ -205,8 +203,8 @@ class Expired(APIError):
         """Return the answer to an exact list from before the history (LW-104)."""
         return cls(
             "The resourceVersion for the provided list is too old.",
-            fix="List again without resourceVersion and resourceVersionMatch: an exact list of "
-            f"Attempts may show a state of at most {LIST_HISTORY} ago.",
+            fix="List again without resourceVersion and resourceVersionMatch: the history of exact "
+            f"lists of Attempts is {_LIST_HISTORY}.",
         )
 
     @classmethod
@@ -220,7 +218,7 @@ class Expired(APIError):
             "deleted between the time the first chunk was returned and now may show up in the "
             "list.",
             fix="Start the list again without continue, or go on from metadata.continue of this "
-            f"answer: the pages of a list of Attempts may be read for {LIST_HISTORY}.",
+            f"answer: the pages of a list of Attempts may be read for {_LIST_HISTORY}.",
         )
         error.list_meta = ListMeta(continue_=fresh)
         return error
