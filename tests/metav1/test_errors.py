@@ -214,6 +214,19 @@ def test_the_same_text_twice_is_said_once() -> None:  # section 4.2, as kube's a
     assert len(error.details.causes or ()) == 2
 
 
+def test_an_impersonation_is_refused_to_the_letter() -> None:  # AS-025
+    users = GroupResource(group="", resource="users")
+    error = errors.Forbidden.impersonation(
+        users, user="alice", name="bob", namespace="", fix="Use bob's own token."
+    )
+    assert error.message == (
+        'users "bob" is forbidden: User "alice" cannot impersonate resource "users" in API group '
+        '"" at the cluster scope'
+    )
+    assert error.details == StatusDetails(name="bob", kind="users")
+    assert (error.code, error.fix) == (403, "Use bob's own token.")
+
+
 def test_expired_tells_how_much_history_is_kept() -> None:  # LW-192, LW-202
     """Whoever keeps a resourceVersion over night must learn that it cannot work."""
     settings = Settings()
