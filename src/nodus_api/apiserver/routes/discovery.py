@@ -69,7 +69,7 @@ def discovery_routes(version: str, *, standalone: bool) -> APIRouter:
 def _review_groups() -> dict[str, Document]:
     resources = self_reviews.API_RESOURCES
     found = {}
-    for group in {one.group for one in resources}:
+    for group in dict.fromkeys(one.group for one in resources):
         found[f"/apis/{group}"] = discovery.group(group, resources)
         found[f"/apis/{group}/v1"] = discovery.resource_list(f"{group}/v1", resources)
     return found
