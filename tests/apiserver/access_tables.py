@@ -1,7 +1,7 @@
 """The access tables as a list of facts, with a change a fact: what `AccessStore` offers."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -154,8 +154,8 @@ class AccessTables:
         self._check_followed()
         return self.log[after:]
 
-    async def tokens_used(self, ids: Sequence[str]) -> None:
-        self.used.extend(ids)
+    async def tokens_used(self, uses: Mapping[str, float]) -> None:
+        self.used.extend(uses)
 
     @asynccontextmanager
     async def listen(self) -> AsyncIterator[Waking]:

@@ -167,15 +167,14 @@ async def test_c15_the_audit_id_comes_back_once(wire: Wire) -> None:  # LW C-15
 # -- discovery and documents ----------------------------------------------------------------------
 
 
-async def test_c16_groups(wire: Wire) -> None:  # LW C-16
+async def test_c16_groups(wire: Wire) -> None:  # LW C-16; LW-023: stand-alone the reviews, too
     found = (await wire.ask("/apis")).json()
 
-    version = {"groupVersion": "nodus.dev/v1", "version": "v1"}
-    assert found == {
-        "kind": "APIGroupList",
-        "apiVersion": "v1",
-        "groups": [{"name": "nodus.dev", "versions": [version], "preferredVersion": version}],
-    }
+    groups = []
+    for name in ("nodus.dev", "authentication.k8s.io", "authorization.k8s.io"):
+        version = {"groupVersion": f"{name}/v1", "version": "v1"}
+        groups.append({"name": name, "versions": [version], "preferredVersion": version})
+    assert found == {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
 
 
 async def test_c17_c18_aggregated_discovery(wire: Wire) -> None:  # LW C-17, LW C-18

@@ -11,6 +11,7 @@ from nodus_api.apiserver import ServerOptions
 from nodus_api.attempts.openapi import openapi_v3
 from nodus_api.attempts.reasons import PAGES, REASONS
 from nodus_api.metav1.codes import CODES
+from nodus_api.metav1.core_openapi import core_openapi_v3
 
 D = "application/json;as=APIGroupDiscoveryList;v=v2;g=apidiscovery.k8s.io"
 DOCUMENT = "/openapi/v3/apis/nodus.dev/v1"
@@ -20,7 +21,7 @@ async def test_groups(replica: Replica) -> None:  # LW C-16
     found = orjson.loads((await replica.alice.get("/apis")).body)
 
     assert found["kind"] == "APIGroupList"
-    assert [group["name"] for group in found["groups"]] == ["nodus.dev"]
+    assert found["groups"][0]["name"] == "nodus.dev"
 
 
 @pytest.mark.parametrize("path", ["/api", "/apis"])
@@ -33,7 +34,7 @@ async def test_aggregated_discovery(replica: Replica, path: str) -> None:  # LW 
     )
     assert got.headers["etag"] == f'"{hashlib.sha512(got.body).hexdigest().upper()}"'
     assert (got.headers["vary"], got.headers["cache-control"]) == ("Accept", "public")
-    [group] = orjson.loads(got.body)["items"]
+    group, *_ = orjson.loads(got.body)["items"]
     assert group["metadata"] == ({} if path == "/api" else {"name": "nodus.dev"})
     assert [one["resource"] for one in group["versions"][0]["resources"]] == [
         "namespaces" if path == "/api" else "attempts"
@@ -87,7 +88,10 @@ async def test_the_core_group_stand_alone(replica: Replica) -> None:  # LW-017
     assert [r["name"] for r in resources["resources"]] == ["namespaces"]
 
 
-@pytest.mark.parametrize("path", ["/api", "/api/v1", "/api/v1/namespaces", "/api/v1/namespaces/x"])
+@pytest.mark.parametrize(
+    "path",
+    ["/api", "/api/v1", "/api/v1/namespaces", "/api/v1/namespaces/x", "/openapi/v3/api/v1"],
+)
 async def test_the_core_group_behind_a_cluster(path: str) -> None:  # LW-017
     replica = replica_of(options=ServerOptions(standalone=False))
     async with running(replica):
@@ -119,6 +123,24 @@ async def test_the_openapi_document(replica: Replica) -> None:  # LW C-89
     assert (same.status, same.body) == (304, b"")
     assert same.headers["etag"] == named.headers["etag"]
     assert "content-type" not in same.headers  # as kube-apiserver
+
+
+async def test_the_core_document_stand_alone(replica: Replica) -> None:  # LW-016, LW-230
+    index = await replica.alice.get("/openapi/v3")
+    url = orjson.loads(index.body)["paths"]["api/v1"]["serverRelativeURL"]
+    named = await replica.alice.get(url)
+
+    assert url == f"/openapi/v3/api/v1?hash={core_openapi_v3().digest}"
+    assert named.body == core_openapi_v3().body
+    assert named.headers["cache-control"] == "public, immutable"
+
+
+async def test_no_core_document_behind_a_cluster() -> None:  # LW-017
+    replica = replica_of(options=ServerOptions(standalone=False))
+    async with running(replica):
+        index = await replica.alice.get("/openapi/v3")
+
+    assert list(orjson.loads(index.body)["paths"]) == ["apis/nodus.dev/v1"]
 
 
 async def test_swagger(replica: Replica) -> None:  # LW-233

@@ -35,6 +35,7 @@ async def test_a_project_is_a_namespace(replica: Replica) -> None:
             "name": "example",
             "uid": "00000000-0000-0000-0000-000000000003",
             "creationTimestamp": "2025-12-31T12:00:00Z",
+            "labels": {"kubernetes.io/metadata.name": "example"},
             "resourceVersion": "3",
         },
         "status": {"phase": "Active"},
@@ -133,6 +134,23 @@ async def test_a_page_of_an_old_state_shows_nothing_that_is_closed_now(
     assert [item["metadata"]["name"] for item in first["items"]] == ["example"]
     assert names(rest.body) == ["two"]
     assert body(rest)["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
+
+
+async def test_a_namespace_is_selected_by_its_label(
+    replica: Replica,
+) -> None:  # LW-016: the label that Kubernetes gives each namespace
+    label = "kubernetes.io%2Fmetadata.name"
+    listed = await replica.admin.get(f"{NS}?labelSelector={label}%20in%20(other,ghost)")
+    hidden = await replica.alice.get(f"{NS}?labelSelector={label}%3Dother")
+    rev = len(replica.tables.log)
+    watch = f"{NS}?watch=1&resourceVersion={rev}&labelSelector={label}%3Dnewer"
+    async with replica.admin.open("GET", watch) as stream:
+        replica.tables.project("new", START)
+        replica.tables.project("newer", START)
+        event = await stream.event()
+
+    assert (names(listed.body), names(hidden.body)) == (["other"], [])
+    assert (event["type"], event["object"]["metadata"]["name"]) == ("ADDED", "newer")
 
 
 async def test_an_older_state_that_is_gone_is_410(replica: Replica) -> None:

@@ -7,7 +7,7 @@ from uuid import UUID
 import orjson
 import pytest
 from tests.apiserver.conftest import START, A, N, Replica, T, names, replica_of, running
-from tests.watchcache.conftest import until
+from tests.apiserver.test_access import changed
 
 from nodus_api.apiserver import ServerOptions
 
@@ -57,7 +57,8 @@ async def test_an_attempt_that_is_not_there(
         (f"{N}/nope", "See which names exist: `kubectl get attempts -n example`."),
         (
             "/apis/nodus.dev/v1/namespaces/ghost/attempts/nope",
-            'There is no project "ghost": see which exist with `kubectl get namespaces`.',
+            'There is no project "ghost": see which there are with `nodus project list` or '
+            "`kubectl get namespaces`.",
         ),
         (
             f"{N}/train-0-e1/log",
@@ -148,8 +149,7 @@ async def test_a_fix_can_be_run_as_it_is_told(replica: Replica) -> None:  # LW-2
     project = f"{V1}/namespaces/a;reboot/attempts"
     below = status_of(await replica.admin.get(f"{project}/x/log"))
     replica.tables.project("a;reboot", START)
-    view = replica.app.access
-    await until(lambda: view.view is not None and view.view.project("a;reboot") is not None)
+    await changed(replica)
     missing = status_of(await replica.admin.get(f"{project}/x"))
     written = status_of(await replica.admin.request("DELETE", f"{project}/x"))
     refused = status_of(await replica.alice.get(project))

@@ -198,6 +198,27 @@ async def test_what_is_refused_before_it_is_a_request_is_logged_too(
     assert line["code"] == status == code
 
 
+@pytest.mark.parametrize("method", ["FOO", "get", "X-Y"])
+async def test_a_method_that_nobody_knows_is_405(
+    one: Served, method: str
+) -> None:  # LW-010, LW-202
+    raw = f"{method} {N} HTTP/1.1\r\nHost: nodus.test\r\n\r\n".encode()
+    answer = await one.exchange(raw)
+    status, found = status_of(answer)
+
+    assert (status, found["reason"]) == (405, "MethodNotAllowed")
+    assert b"\r\nallow: GET, HEAD\r\n" in answer
+    assert "GET or HEAD" in str(found["fix"])
+
+
+@pytest.mark.parametrize("raw", [b"\x16\x03\x01\x02\x00\x01", b"nonsense\r\n\r\n"])
+async def test_noise_is_no_method(one: Served, raw: bytes) -> None:  # LW-201
+    status, found = status_of(await one.exchange(raw))
+
+    assert status == 400
+    assert "method GET or HEAD" in str(found["fix"])
+
+
 @pytest.mark.parametrize(
     "lines", [["Host: a b"], ["Host: x", "X: " + "a" * 20_000]], ids=["host", "headers"]
 )

@@ -4,6 +4,7 @@ import asyncio
 import json
 import socket
 from base64 import b64decode
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,9 @@ from nodus_api.storage.access_store import AccessAdmin, AccessStore
 from nodus_api.storage.embedded import EmbeddedPostgres
 from nodus_api.storage.engine import Database
 from nodus_api.tls import ensure_certificates
+from nodus_api.tokens import make_token
+
+TOKEN = make_token(b"ann.....", b"a" * 32).text
 
 
 @pytest.fixture
@@ -77,7 +81,7 @@ def test_a_kubeconfig_holds_server_ca_token_and_project(  # AS-074
     nodus: Nodus, tmp_path: Path
 ) -> None:
     (tmp_path / "ca.crt").write_text("the CA")
-    (tmp_path / "ann.token").write_text("word\n")
+    (tmp_path / "ann.token").write_text(f"{TOKEN}\n")
     done = nodus(
         *("kubeconfig", "--server", "https://nodus.example:8443/", "-n", "team-a"),
         *("--token-file", tmp_path / "ann.token", "--data-dir", tmp_path),
@@ -87,17 +91,31 @@ def test_a_kubeconfig_holds_server_ca_token_and_project(  # AS-074
     cluster = config["clusters"][0]["cluster"]
     assert cluster["server"] == "https://nodus.example:8443"
     assert b64decode(cluster["certificate-authority-data"]) == b"the CA"
-    assert config["users"][0]["user"] == {"token": "word"}
+    assert config["users"][0]["user"] == {"token": TOKEN}
     assert config["contexts"][0]["context"]["namespace"] == "team-a"
     refused = nodus("kubeconfig", "--server", "https://a", "--data-dir", tmp_path)
     assert refused.exit_code == 2
     assert "give a readable file with --token-file" in refused.stderr
 
 
+@pytest.mark.parametrize("text", ["", "word\n", TOKEN[:-1], f"{TOKEN}\n{TOKEN}\n", '{"token":1}'])
+def test_a_kubeconfig_is_made_of_a_token_of_ours(  # AS-074, AS-067
+    nodus: Nodus, tmp_path: Path, text: str
+) -> None:
+    (tmp_path / "ca.crt").write_text("the CA")
+    (tmp_path / "wrong").write_text(text)
+    files = ("--token-file", tmp_path / "wrong", "--data-dir", tmp_path)
+    done = nodus("kubeconfig", "--server", "https://a", *files)
+
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "wrong holds no token of this server: give what `nodus token create" in done.stderr
+    assert TOKEN not in done.stderr
+
+
 def test_a_kubeconfig_beside_nodus_serve_takes_the_ca_that_it_made(  # AS-074
     nodus: Nodus, tmp_path: Path
 ) -> None:
-    (tmp_path / "token").write_text("word\n")
+    (tmp_path / "token").write_text(f"{TOKEN}\n")
     (tmp_path / "certs").mkdir()
     (tmp_path / "certs" / "ca.crt").write_text("made by serve")
     command = ("kubeconfig", "--server", "https://nodus.example:8443", "--data-dir", tmp_path)
@@ -114,7 +132,7 @@ def test_a_kubeconfig_beside_nodus_serve_takes_the_ca_that_it_made(  # AS-074
 def test_the_doctor_says_how_to_start_a_server_that_is_gone(nodus: Nodus, tmp_path: Path) -> None:
     names = certificate_names("127.0.0.1", ())
     ensure_certificates(tmp_path / "certs", names=names, clock=SystemClock())
-    (tmp_path / "token").write_text("word\n")
+    (tmp_path / "token").write_text(f"{TOKEN}\n")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         server = f"https://127.0.0.1:{taken.getsockname()[1]}"
     made = nodus("kubeconfig", "--server", server, "--data-dir", tmp_path)
@@ -164,7 +182,8 @@ def test_tokens_are_made_listed_and_revoked(nodus: Nodus, clean_database: str) -
     assert (first["user"], first["groups"], first["revoked"]) == ("ann", ["a", "b"], None)
     assert (second["user"], second["expires"]) == ("ben", None)
     table = nodus("token", "list", *where).stdout
-    assert table.split("\n")[0].split()[-2:] == ["REVOKED", "LAST-USED"]
+    headings = ["ID", "USER", "GROUPS", "STATE", "CREATED", "EXPIRES", "REVOKED", "LAST-USED"]
+    assert table.split("\n")[0].split() == headings
     assert "ann" in table
 
     assert nodus("token", "revoke", made["id"], *where).exit_code == 0
@@ -184,7 +203,8 @@ async def test_a_token_is_not_used_before_it_was_made(
     await AccessAdmin(scheduler_database).create_token("abcdefghij23", b"\xff" * 32, "ann")
 
     async def used() -> list[str]:
-        await AccessStore(api_database, clock).tokens_used(["abcdefghij23"])
+        store = AccessStore(api_database, clock)
+        await store.tokens_used({"abcdefghij23": clock.monotonic()})
         done = await asyncio.to_thread(
             nodus, "token", "list", "-o", "json", "--database-url", database_url
         )
@@ -194,6 +214,38 @@ async def test_a_token_is_not_used_before_it_was_made(
     assert await used() == ["2026-01-01T00:00:43Z", "2026-01-01T00:00:43Z"]
     await clock.advance(60)
     assert await used() == ["2026-01-01T00:00:43Z", "2026-01-01T00:01:00Z"]
+
+
+async def test_a_token_is_not_used_after_its_end(
+    nodus: Nodus, database_url: str, scheduler_database: Database, api_database: Database,
+    clock: ManualClock,
+) -> None:  # fmt: skip  # AS-067: what was noted by the minute of the writing, too
+    admin = AccessAdmin(scheduler_database)
+    soon = clock.now() + timedelta(seconds=45)
+    await admin.create_token("abcdefghij23", b"\xff" * 32, "ann", expires=soon)
+    await admin.create_token("abcdefghij24", b"\xff" * 32, "ben")
+    await admin.create_token("abcdefghij25", b"\xff" * 32, "cyd")
+    await clock.advance(40)
+    await admin.revoke_token("abcdefghij24")
+    await clock.advance(40)
+    store = AccessStore(api_database, clock)
+    await store.tokens_used(dict.fromkeys(("abcdefghij23", "abcdefghij24"), clock.monotonic()))
+
+    async def listed(form: str) -> str:
+        where = ("-o", form, "--database-url", database_url)
+        return (await asyncio.to_thread(nodus, "token", "list", *where)).stdout
+
+    found = {one["user"]: one for one in json.loads(await listed("json"))}
+    assert {user: one["state"] for user, one in found.items()} == {
+        "ann": "expired",
+        "ben": "revoked",
+        "cyd": "active",
+    }
+    assert found["ann"]["lastUsed"] == found["ann"]["expires"] == "2026-01-01T00:00:45Z"
+    assert found["ben"]["lastUsed"] == found["ben"]["revoked"] == "2026-01-01T00:00:40Z"
+    assert found["cyd"]["lastUsed"] is None
+    ben = next(line for line in (await listed("table")).splitlines() if " ben " in line)
+    assert ben.split()[-2:] == ["2026-01-01T00:00:40Z", "2026-01-01T00:00Z"]
 
 
 def test_projects_have_members(nodus: Nodus, clean_database: str) -> None:  # AS-072

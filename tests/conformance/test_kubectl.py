@@ -145,6 +145,15 @@ def test_explain_tells_the_fields(kubectl: Kubectl) -> None:  # LW-230, LW C-25;
     assert "FIELDS:" in kubectl("explain", "attempts", "--recursive")
 
 
+def test_explain_tells_of_namespaces_and_of_selectors(kubectl: Kubectl) -> None:  # LW-016, LW-098
+    said = kubectl("explain", "ns")
+
+    assert "KIND:       Namespace" in said
+    assert "Field selectors may name metadata.name, status.phase." in " ".join(said.split())
+    told = " ".join(kubectl("explain", "attempts").split())
+    assert "Field selectors may name metadata.name, metadata.namespace, status.phase," in told
+
+
 def test_wait_ends_at_a_condition(kubectl: Kubectl, live: Up) -> None:  # LW C-80
     name = live.attempts("fine")[0]["metadata"]["name"]
     done = kubectl("wait", f"attempt/{name}", "--for=jsonpath={.status.phase}=Succeeded")
@@ -189,6 +198,14 @@ def test_api_resources_lists_attempts(kubectl: Kubectl) -> None:  # LW C-21, LW-
         ["NAME", "SHORTNAMES", "APIVERSION", "NAMESPACED", "KIND"],
         ["attempts", "att", "nodus.dev/v1", "true", "Attempt"],
         ["namespaces", "ns", "v1", "false", "Namespace"],
+        *(
+            [f"{kind.lower()}s", f"{group}.k8s.io/v1", "false", kind]
+            for group, kind in (
+                ("authorization", "SelfSubjectAccessReview"),
+                ("authentication", "SelfSubjectReview"),
+                ("authorization", "SelfSubjectRulesReview"),
+            )
+        ),
     ]
     assert len(asked) == 2
     assert "nodus.dev/v1" in kubectl("api-versions")
@@ -246,6 +263,30 @@ def test_can_i_is_of_the_user_who_asks(kubectl: Kubectl, live: Up) -> None:  # L
     eventually(lambda: kubectl(*credential, "get", "attempts", "-o", "name", "--ignore-not-found"))
     assert kubectl(*question) == "yes\n"
     assert kubectl(*question, "-A", code=1) == "no\n"
+
+
+def test_can_i_lists_what_holds(kubectl: Kubectl) -> None:  # LW-023
+    found = rows(kubectl("auth", "can-i", "--list"))
+
+    assert found[0] == ["Resources", "Non-Resource URLs", "Resource Names", "Verbs"]
+    assert ["attempts.nodus.dev", "[]", "[]", "[get list watch]"] in found
+    assert ["[/metrics]", "[]", "[get]"] in found
+
+
+def test_whoami_names_the_user(kubectl: Kubectl) -> None:  # LW-023
+    found = rows(kubectl("auth", "whoami"))
+
+    assert ["Username", "admin"] in found
+    assert ["Groups", "[nodus:admins system:authenticated]"] in found
+
+
+def test_as_somebody_else_is_refused(kubectl: Kubectl) -> None:  # AS-025
+    kubectl("get", "attempts")  # discovery is kept; asked for as bob, its refusal is `unknown`
+    said = kubectl("get", "attempts", "--as", "bob", code=1)
+    assert said == (
+        'Error from server (Forbidden): users "bob" is forbidden: User "admin" cannot impersonate '
+        'resource "users" in API group "" at the cluster scope\n'
+    )
 
 
 def watched(kubectl: Kubectl, live: Up, until: str) -> list[list[str]]:

@@ -10,6 +10,7 @@ ATTEMPTS = GroupResource(group="nodus.dev", resource="attempts")
 EACH: dict[str, APIError] = {
     "bad-request": errors.BadRequest('strconv.ParseInt: parsing "abc": invalid syntax'),
     "unauthorized": errors.Unauthorized(),
+    "unauthorized-sent": errors.Unauthorized(sent=True),
     "forbidden-namespaced": errors.Forbidden.resource(
         ATTEMPTS, user="alice", verb="list", namespace="p"
     ),

@@ -1,6 +1,7 @@
 """Errors and the registry: LW-010, LW-103, LW-114, LW-123, LW-180 to LW-202, AS-055, AS-056."""
 
 from collections.abc import Iterator
+from datetime import timedelta
 
 import orjson
 import pytest
@@ -10,6 +11,7 @@ from nodus_api.metav1 import errors
 from nodus_api.metav1.codes import CODES, Code, registry
 from nodus_api.metav1.errors import APIError, FieldError, GroupResource
 from nodus_api.metav1.status import StatusCause, StatusDetails
+from nodus_api.settings import Settings
 
 NAMESPACES = GroupResource(group="", resource="namespaces")
 
@@ -211,3 +213,31 @@ def test_the_same_text_twice_is_said_once() -> None:  # section 4.2, as kube's a
     assert error.message == 'ListOptions.meta.k8s.io "" is invalid: f: Forbidden: f'
     assert error.details is not None
     assert len(error.details.causes or ()) == 2
+
+
+def test_an_impersonation_is_refused_to_the_letter() -> None:  # AS-025
+    users = GroupResource(group="", resource="users")
+    error = errors.Forbidden.impersonation(
+        users, user="alice", name="bob", namespace="", fix="Use bob's own token."
+    )
+    assert error.message == (
+        'users "bob" is forbidden: User "alice" cannot impersonate resource "users" in API group '
+        '"" at the cluster scope'
+    )
+    assert error.details == StatusDetails(name="bob", kind="users")
+    assert (error.code, error.fix) == (403, "Use bob's own token.")
+
+
+def test_expired_tells_how_much_history_is_kept() -> None:  # LW-192, LW-202
+    """Whoever keeps a resourceVersion over night must learn that it cannot work."""
+    settings = Settings()
+    watch = f"{settings.watchcache_window // timedelta(minutes=1)} minutes"
+    exact = f"{settings.feed_retention // timedelta(hours=1)} hour"
+    page = CODES["Expired"].when
+    assert f"{watch} back (the setting NODUS_WATCHCACHE_WINDOW)" in page
+    assert f"{exact} (NODUS_FEED_RETENTION)" in page
+    assert "a list is always a new start" in CODES["Expired"].remedy
+    told = f"{watch} back (the default of NODUS_WATCHCACHE_WINDOW)"
+    assert told in EACH["expired-watch"].fix
+    for name in ("expired-list", "expired-continue"):
+        assert f"{exact} (the default of NODUS_FEED_RETENTION)" in EACH[name].fix

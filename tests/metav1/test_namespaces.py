@@ -19,6 +19,7 @@ def test_a_project_is_a_namespace() -> None:
             "name": "demo",
             "uid": str(UID),
             "creationTimestamp": "2026-03-01T10:00:00Z",
+            "labels": {"kubernetes.io/metadata.name": "demo"},  # as in Kubernetes
             "resourceVersion": "3",
         },
         "status": {"phase": "Active"},

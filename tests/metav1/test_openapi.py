@@ -10,11 +10,14 @@ import orjson
 import pytest
 
 from nodus_api.attempts.openapi import openapi_index, openapi_v2, openapi_v3
-from nodus_api.attempts.selectable import FIELDS
+from nodus_api.attempts.selectable import FIELDS, SUPPORTED
+from nodus_api.metav1.core_openapi import core_openapi_v3
+from nodus_api.metav1.namespaces import SUPPORTED_FIELDS
 from nodus_api.metav1.openapi import OpenAPIDocument, cache_headers
 
 COMMITTED = Path(__file__).parent.parent.parent / "openapi"
 V3: dict[str, Any] = orjson.loads(openapi_v3().body)
+CORE: dict[str, Any] = orjson.loads(core_openapi_v3().body)
 V2: dict[str, Any] = orjson.loads(openapi_v2().body)
 SCHEMAS: dict[str, Any] = V3["components"]["schemas"]
 GVK = {"group": "nodus.dev", "version": "v1", "kind": "Attempt"}
@@ -34,7 +37,10 @@ def nodes(value: Any) -> Iterator[dict[str, Any]]:
             yield from nodes(item)
 
 
-@pytest.mark.parametrize(("name", "document"), [("v3", openapi_v3()), ("v2", openapi_v2())])
+@pytest.mark.parametrize(
+    ("name", "document"),
+    [("v3", openapi_v3()), ("v3-core", core_openapi_v3()), ("v2", openapi_v2())],
+)
 def test_the_committed_document_is_the_served_one(name: str, document: OpenAPIDocument) -> None:
     committed = (COMMITTED / f"{name}.json").read_bytes()
     assert committed == document.committed(), "run `nodus openapi` and review the difference"
@@ -43,14 +49,15 @@ def test_the_committed_document_is_the_served_one(name: str, document: OpenAPIDo
 
 def test_the_index_names_the_document_by_its_hash() -> None:  # LW-230, LW-231
     digest = hashlib.sha512(openapi_v3().body).hexdigest().upper()
-    assert orjson.loads(openapi_index().body) == {
-        "paths": {
-            "apis/nodus.dev/v1": {
-                "serverRelativeURL": f"/openapi/v3/apis/nodus.dev/v1?hash={digest}"
-            }
-        }
+    attempts = {
+        "apis/nodus.dev/v1": {"serverRelativeURL": f"/openapi/v3/apis/nodus.dev/v1?hash={digest}"}
     }
-    index = openapi_index()
+    core = hashlib.sha512(core_openapi_v3().body).hexdigest().upper()
+    assert orjson.loads(openapi_index(standalone=False).body) == {"paths": attempts}
+    index = openapi_index(standalone=True)
+    assert orjson.loads(index.body) == {
+        "paths": attempts | {"api/v1": {"serverRelativeURL": f"/openapi/v3/api/v1?hash={core}"}}
+    }
     assert index.etag == f'"{hashlib.sha512(index.body).hexdigest().upper()}"'
 
 
@@ -200,6 +207,46 @@ def test_lists_tell_what_can_be_selected_by() -> None:  # LW-236
     for path in LISTS:
         assert V3["paths"][path]["get"]["x-kubernetes-selectable-fields"] == wanted
     assert SCHEMAS["dev.nodus.v1.Attempt"]["x-kubernetes-selectable-fields"] == wanted
+
+
+def test_explain_tells_what_can_be_selected_by() -> None:  # LW-098: kubectl shows no fix
+    for schema, fields in (
+        (SCHEMAS["dev.nodus.v1.Attempt"], SUPPORTED),
+        (CORE["components"]["schemas"]["io.k8s.api.core.v1.Namespace"], SUPPORTED_FIELDS),
+    ):
+        last = schema["description"].rpartition("\n\n")[2]
+        assert last.startswith("Field selectors may name metadata.name, ")
+        assert set(last.removeprefix("Field selectors may name ")[:-1].split(", ")) == fields
+
+
+def test_the_core_group_is_documented_for_explain() -> None:  # LW-016, LW-235, LW-236, LW-241
+    gvk = {"group": "", "version": "v1", "kind": "Namespace"}
+    actions = {
+        (path, method): (operation["x-kubernetes-action"], operation["operationId"])
+        for path, methods in CORE["paths"].items()
+        for method, operation in methods.items()
+        if method != "parameters"
+    }
+    assert actions == {
+        ("/api/v1/namespaces", "get"): ("list", "listCoreV1Namespace"),
+        ("/api/v1/namespaces/{name}", "get"): ("get", "readCoreV1Namespace"),
+        ("/api/v1/namespaces/{name}", "patch"): ("patch", "patchCoreV1Namespace"),
+    }
+    for path, method in actions:
+        assert CORE["paths"][path][method]["x-kubernetes-group-version-kind"] == gvk
+    schemas = CORE["components"]["schemas"]
+    namespace = schemas["io.k8s.api.core.v1.Namespace"]
+    assert namespace["x-kubernetes-group-version-kind"] == [gvk]
+    assert set(namespace["properties"]) == {"apiVersion", "kind", "metadata", "status"}
+    for name, schema in schemas.items():
+        for field, found in schema.get("properties", {}).items():
+            assert found["description"].endswith("."), (name, field)  # LW-238
+    [name] = CORE["paths"]["/api/v1/namespaces/{name}"]["parameters"]
+    assert name["description"] == "The name of the Namespace."
+    listed = CORE["paths"]["/api/v1/namespaces"]["get"]["parameters"]
+    texts = {parameter["name"]: parameter["description"] for parameter in listed}
+    assert "metadata.name=team-a" in texts["fieldSelector"]
+    assert "kubernetes.io/metadata.name=team-a" in texts["labelSelector"]
 
 
 def test_the_parameters() -> None:  # LW-239, LW-241

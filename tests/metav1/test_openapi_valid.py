@@ -28,7 +28,11 @@ def without_reference_defaults(found: Any) -> Any:
 
 @pytest.mark.parametrize(
     ("name", "validator"),
-    [("v3", "OpenAPIV30SpecValidator"), ("v2", "OpenAPIV2SpecValidator")],
+    [
+        ("v3", "OpenAPIV30SpecValidator"),
+        ("v3-core", "OpenAPIV30SpecValidator"),
+        ("v2", "OpenAPIV2SpecValidator"),
+    ],
 )
 def test_the_documents_are_valid(name: str, validator: str) -> None:  # LW-234, LW-233
     independent = pytest.importorskip(

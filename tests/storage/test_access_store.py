@@ -89,12 +89,32 @@ async def test_last_use_is_kept_to_the_minute_and_changes_no_revision(
     before = await store.head()
     await clock.advance(119)
 
-    await store.tokens_used(["abcdefghij23", "zzzzzzzzzz22"])
-    await store.tokens_used(["abcdefghij23"])
+    await store.tokens_used({"abcdefghij23": clock.monotonic(), "zzzzzzzzzz22": clock.monotonic()})
+    await store.tokens_used({"abcdefghij23": clock.monotonic()})
 
     (token,) = await admin.list_tokens()
     assert token.last_used == clock.now() - timedelta(seconds=59)
     assert await store.head() == before
+
+
+async def test_a_use_is_noted_at_its_own_minute_not_at_the_writings(
+    admin: AccessAdmin, store: AccessStore, clock: ManualClock
+) -> None:  # AS-067: the writing comes up to a minute later
+    await admin.create_token("abcdefghij23", SECRET, "ann")
+    await admin.create_token("abcdefghij24", SECRET, "ben")
+    start = clock.now()
+    await clock.advance(50)
+    uses = {"abcdefghij23": clock.monotonic()}
+    await clock.advance(20)
+    uses["abcdefghij24"] = clock.monotonic()
+    await clock.advance(55)
+    await store.tokens_used(uses)
+
+    noted = {token.username: token.last_used for token in await admin.list_tokens()}
+    assert noted == {"ann": start, "ben": start + timedelta(minutes=1)}
+    await admin.revoke_token("abcdefghij23")  # and the clock is the database's again
+    revoked = {token.username: token.revoked for token in await admin.list_tokens()}
+    assert revoked["ann"] == clock.now()
 
 
 async def test_members_are_listed_by_project(admin: AccessAdmin, store: AccessStore) -> None:

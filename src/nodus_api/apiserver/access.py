@@ -4,7 +4,7 @@ HTTP never imports storage: `storage.access_store.AccessStore` satisfies `Access
 shape, and is handed in where the parts are joined.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import Protocol
@@ -166,6 +166,6 @@ class AccessSource(Protocol):
         """Listen for changes."""
         ...
 
-    async def tokens_used(self, ids: Sequence[str]) -> None:
-        """Note that tokens were used, to a minute."""
+    async def tokens_used(self, uses: Mapping[str, float]) -> None:
+        """Note, to a minute, when tokens were used: moments of the monotonic clock by id."""
         ...

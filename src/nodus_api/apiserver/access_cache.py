@@ -52,7 +52,7 @@ class AccessCache:
         self._clock = clock
         self._views: list[AccessView] = []
         self._events: list[ProjectEvent] = []
-        self._used: dict[str, None] = {}
+        self._used: dict[str, float] = {}
         self._uses_due = clock.monotonic() + USES_SECONDS
         self._kicked = asyncio.Event()
         self._head = Head(source.head)
@@ -91,7 +91,7 @@ class AccessCache:
 
     def used(self, token_id: str) -> None:
         """Note that a token was used; written once a minute (AS-067)."""
-        self._used[token_id] = None
+        self._used[token_id] = self._clock.monotonic()
 
     # -- follow ------------------------------------------------------------------------------
 
@@ -166,7 +166,7 @@ class AccessCache:
     async def _write_uses(self) -> None:
         now = self._clock.monotonic()
         if self._used and now >= self._uses_due:
-            used, self._used = list(self._used), {}
+            used, self._used = self._used, {}
             self._uses_due = now + USES_SECONDS
             with suppress(Exception):
                 await self._source.tokens_used(used)

@@ -1,15 +1,17 @@
-"""SelfSubjectAccessReview: may I? Answered from memory, for `kubectl auth can-i` (LW-023).
+"""The bodies of the reviews of oneself, for `kubectl auth can-i` and `whoami` (LW-023).
 
-kubectl sends the body as protobuf and does not fall back; the few fields are read by hand.
+kubectl sends them as protobuf and does not fall back; the few fields are read by hand.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 
 from nodus_api.metav1.errors import BadRequest, UnsupportedMediaType
 
+T = TypeVar("T")
 JSON_TYPE = "application/json"
 PROTOBUF_TYPE = "application/vnd.kubernetes.protobuf"
 _MAGIC = b"k8s\0"
@@ -17,6 +19,7 @@ _RESOURCE_FIELDS = {
     1: "namespace", 2: "verb", 3: "group", 4: "version", 5: "resource", 6: "subresource", 7: "name",
 }  # fmt: skip
 _PATH_FIELDS = {1: "path", 2: "verb"}
+_NAMESPACE_FIX = "Send spec.namespace: kubectl's `-n PROJECT`."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,18 +31,74 @@ class Review:
 
 
 def read_review(content_type: str | None, body: bytes) -> Review:
-    """Return what a body asks. Raises UnsupportedMediaType or BadRequest."""
-    kind = (content_type or JSON_TYPE).partition(";")[0].strip().lower()
+    """Return what a SelfSubjectAccessReview asks. Raises UnsupportedMediaType or BadRequest."""
+    return _read(
+        "SelfSubjectAccessReview",
+        content_type,
+        body,
+        from_json=lambda found: _review(
+            found["spec"].get("resourceAttributes"), found["spec"].get("nonResourceAttributes")
+        ),
+        from_protobuf=_from_protobuf,
+        fix="Send spec.resourceAttributes or spec.nonResourceAttributes.",
+    )
+
+
+def read_rules_review(content_type: str | None, body: bytes) -> str:
+    """Return the namespace of a SelfSubjectRulesReview.
+
+    Raises UnsupportedMediaType or BadRequest, for one without a namespace too, as kube-apiserver.
+    """
+    namespace = _read(
+        "SelfSubjectRulesReview",
+        content_type,
+        body,
+        from_json=lambda found: str(found["spec"].get("namespace") or ""),
+        from_protobuf=lambda review: _fields(_fields(review).get(2, b"")).get(1, b"").decode(),
+        fix=_NAMESPACE_FIX,
+    )
+    if not namespace:
+        raise BadRequest("no namespace on request", fix=_NAMESPACE_FIX)
+    return namespace
+
+
+def read_user_review(content_type: str | None, body: bytes) -> None:
+    """Check the body of a SelfSubjectReview, which asks nothing but who the caller is.
+
+    Raises UnsupportedMediaType or BadRequest.
+    """
+    _read(
+        "SelfSubjectReview",
+        content_type,
+        body,
+        from_json=lambda _: None,
+        from_protobuf=lambda _: None,
+        fix='Send `{"kind":"SelfSubjectReview","apiVersion":"authentication.k8s.io/v1"}`.',
+    )
+
+
+def _read(
+    kind: str,
+    content_type: str | None,
+    body: bytes,
+    *,
+    from_json: Callable[[dict[str, Any]], T],
+    from_protobuf: Callable[[bytes], T],
+    fix: str,
+) -> T:
+    form = (content_type or JSON_TYPE).partition(";")[0].strip().lower()
     try:
-        if kind == JSON_TYPE:
-            return _from_json(body)
-        if kind == PROTOBUF_TYPE:
-            return _from_protobuf(body)
+        if form == JSON_TYPE:
+            found = orjson.loads(body)
+            if not isinstance(found, dict):
+                raise ValueError("not a JSON object")
+            return from_json(found)
+        if form == PROTOBUF_TYPE:
+            if not body.startswith(_MAGIC):
+                raise ValueError("not a Kubernetes protobuf body")
+            return from_protobuf(_fields(body[len(_MAGIC) :]).get(2, b""))
     except (ValueError, KeyError, AttributeError, TypeError, IndexError) as wrong:
-        raise BadRequest(
-            f"the SelfSubjectAccessReview cannot be read: {wrong}",
-            fix="Send spec.resourceAttributes or spec.nonResourceAttributes.",
-        ) from None
+        raise BadRequest(f"the {kind} cannot be read: {wrong}", fix=fix) from None
     raise UnsupportedMediaType(accepted=(JSON_TYPE, PROTOBUF_TYPE))
 
 
@@ -65,11 +124,6 @@ def review_answer(review: Review, *, allowed: bool, reason: str) -> bytes:
     )
 
 
-def _from_json(body: bytes) -> Review:
-    spec = orjson.loads(body)["spec"]
-    return _review(spec.get("resourceAttributes"), spec.get("nonResourceAttributes"))
-
-
 def _review(resource: dict[str, Any] | None, path: dict[str, Any] | None) -> Review:
     if (resource is None) is (path is None):
         raise ValueError("give resourceAttributes or nonResourceAttributes, one of them")
@@ -89,11 +143,8 @@ def _texts(values: dict[str, Any], names: tuple[str, ...]) -> dict[str, str]:
     return given
 
 
-def _from_protobuf(body: bytes) -> Review:
-    if not body.startswith(_MAGIC):
-        raise ValueError("not a Kubernetes protobuf body")
-    unknown = _fields(body[len(_MAGIC) :])
-    spec = _fields(_fields(unknown[2])[2])
+def _from_protobuf(review: bytes) -> Review:
+    spec = _fields(_fields(review)[2])
     return _review(
         _named(spec[1], _RESOURCE_FIELDS) if 1 in spec else None,
         _named(spec[2], _PATH_FIELDS) if 2 in spec else None,

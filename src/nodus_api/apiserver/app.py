@@ -181,10 +181,10 @@ def create_app(
         namespace_routes(
             NamespaceReads(view, AccessBehind(access), project_watchers, cache, tools)
         ),
-        discovery_routes(version),
-        openapi_routes(clock),
+        discovery_routes(version, standalone=options.standalone),
+        openapi_routes(clock, standalone=options.standalone),
         health_routes(health, _registry(metrics, cache, heartbeat)),
-        error_doc_routes(),
+        error_doc_routes(standalone=options.standalone),
         access_review_routes(authorizer, options.max_body_bytes),
     ):
         inner.include_router(router)

@@ -84,7 +84,7 @@ class Authenticator:
         if user is None:
             self._failed.failed(address)
             self._metrics.authentication("failure")
-            raise Unauthorized
+            raise Unauthorized(sent=True)
         self._metrics.authentication("success")
         return user
 

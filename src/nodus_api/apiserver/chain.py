@@ -16,6 +16,7 @@ from nodus_api.apiserver.authorization import Authorizer
 from nodus_api.apiserver.cors import Cors
 from nodus_api.apiserver.drain import Drain
 from nodus_api.apiserver.errors import StatusRenderer
+from nodus_api.apiserver.impersonation import refuse_impersonation
 from nodus_api.apiserver.in_flight import InFlight
 from nodus_api.apiserver.metrics import Metrics
 from nodus_api.apiserver.options import ServerOptions
@@ -188,7 +189,7 @@ class Chain:
         if not length.isdigit() or int(length[:18]) > self._options.max_body_bytes:
             raise RequestEntityTooLarge(self._options.max_body_bytes)
 
-    # -- drain, CORS, authentication, route, limits, authorisation ---------------------------------
+    # -- drain, CORS, authentication, impersonation, route, limits, authorisation -----------------
 
     async def _guarded(self, request: Request, receive: Receive, out: "_Response") -> None:
         guards = self._guards
@@ -197,6 +198,7 @@ class Chain:
             await preflight.send(request, receive, out.send)
             return
         request.user = guards.authenticator.authenticate(request)
+        refuse_impersonation(request.user, request.headers)
         self._check_route(request)
         with ExitStack() as held:
             try:

@@ -215,14 +215,13 @@ def _user(request: Request) -> User:
 
 
 def _chooser(options: ListOptions) -> Choice:
-    """Return whether the selectors choose a project; projects have no labels."""
-    labelled = options.label_selector.matches({})
+    """Return whether the selectors choose a project."""
     shards = options.shard_selector
 
     def chosen(record: ProjectRecord) -> bool:
         # a namespace is in none: metadata.namespace is empty
         return (
-            labelled
+            options.label_selector.matches(namespaces.labels_of(record.name))
             and options.field_selector.matches(namespaces.fields_of(record.name))
             and (shards is None or shards.matches(uid=str(record.uid), namespace=""))
         )

@@ -1,7 +1,13 @@
 """Which paths there are besides the resources, and who may read them (AS-047, AS-073)."""
 
-REVIEW = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+_AUTHENTICATION = "/apis/authentication.k8s.io"
+_AUTHORIZATION = "/apis/authorization.k8s.io"
+WHO_AM_I = f"{_AUTHENTICATION}/v1/selfsubjectreviews"
+REVIEW = f"{_AUTHORIZATION}/v1/selfsubjectaccessreviews"
+RULES_REVIEW = f"{_AUTHORIZATION}/v1/selfsubjectrulesreviews"
+_REVIEWS = frozenset({WHO_AM_I, REVIEW, RULES_REVIEW})
 METRICS = "/metrics"
+DOCS = "/docs"
 ERROR_DOCS = "/docs/errors"
 HEALTH = ("/livez", "/readyz", "/healthz")
 VERSION = "/version"
@@ -16,16 +22,19 @@ _DISCOVERY = frozenset(
         "/openapi/v3/apis/nodus.dev/v1",
     }
 )
-_CORE = frozenset({"/api", "/api/v1", REVIEW})
+_REVIEW_GROUPS = (
+    _AUTHENTICATION, f"{_AUTHENTICATION}/v1", _AUTHORIZATION, f"{_AUTHORIZATION}/v1",
+)  # fmt: skip
+_STANDALONE = frozenset({"/api", "/api/v1", "/openapi/v3/api/v1", *_REVIEW_GROUPS, *_REVIEWS})
 
 
 def exists(path: str, *, standalone: bool) -> bool:
     """Return whether this server has a path that is no resource (LW-012)."""
-    if path in _CORE:
+    if path in _STANDALONE:
         return standalone
     return (
         path in _DISCOVERY
-        or path in (VERSION, METRICS, ERROR_DOCS, *HEALTH)
+        or path in (VERSION, METRICS, DOCS, ERROR_DOCS, *HEALTH)
         or _below_health(path)
         or _is_error_page(path)
     )
@@ -33,17 +42,24 @@ def exists(path: str, *, standalone: bool) -> bool:
 
 def open_to_everybody(path: str) -> bool:
     """Return whether a path needs no credential (AS-047)."""
-    return path in (VERSION, ERROR_DOCS, *HEALTH) or _is_error_page(path)
+    return path in (VERSION, DOCS, ERROR_DOCS, *HEALTH) or _is_error_page(path)
 
 
 def open_to_users(path: str) -> bool:
     """Return whether any authenticated user may read a path (AS-073)."""
-    return path in _DISCOVERY or path in _CORE or open_to_everybody(path)
+    return path in _DISCOVERY or path in _STANDALONE or open_to_everybody(path)
 
 
 def methods(path: str) -> tuple[str, ...]:
     """Return the methods that a path has."""
-    return ("POST",) if path == REVIEW else ("GET", "HEAD")
+    return ("POST",) if path in _REVIEWS else ("GET", "HEAD")
+
+
+def told() -> frozenset[str]:
+    """Return the paths that can be read stand-alone, those below one as `PATH/*`."""
+    below = (f"{path}/*" for path in (ERROR_DOCS, *HEALTH))
+    single = (VERSION, METRICS, DOCS, ERROR_DOCS, *HEALTH)
+    return _DISCOVERY | (_STANDALONE - _REVIEWS) | {*single, *below}
 
 
 def _below_health(path: str) -> bool:

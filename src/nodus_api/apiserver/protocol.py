@@ -25,6 +25,7 @@ from uvicorn.protocols.http.httptools_impl import (
 from uvicorn.server import ServerState
 
 from nodus_api.apiserver.app import ApiServer
+from nodus_api.apiserver.chain import PathMethodNotAllowed
 from nodus_api.apiserver.peer import STATE_KEY, Peer
 from nodus_api.apiserver.request import ids_of
 from nodus_api.apiserver.unframed import UnframedSend
@@ -37,6 +38,7 @@ CLOSE_SECONDS = 0.5
 _TCP_FAMILIES = (socket.AF_INET, socket.AF_INET6)
 _BYTES_ACKED = slice(120, 128)  # an u64 of the kernel's struct tcp_info
 _HOST = re.compile(rb"[A-Za-z0-9!$%&'()*+,\-.:;=\[\]_~]*")  # httpguts.ValidHostHeader of Go
+_REQUEST_LINE = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+ [^ \r\n]+ HTTP/1\.[01]\r?\n")
 _TCP_USER_TIMEOUT = getattr(socket, "TCP_USER_TIMEOUT", 18)
 
 log = logging.getLogger(__name__)
@@ -86,6 +88,7 @@ class NodusProtocol(HttpToolsProtocol):
         self.headers = []
         self._header_bytes = 0
         self._in_headers = True
+        self._received = b""  # what is being parsed
         self._unread = 0  # bytes of a body that came after its answer
         self._timer: asyncio.TimerHandle | None = None
         self._lost = False
@@ -132,7 +135,9 @@ class NodusProtocol(HttpToolsProtocol):
                 return
         if self._in_headers:
             self._header_bytes += len(data)
+        self._received = data
         super().data_received(data)
+        self._received = b""
         if self._streams:
             self.flow.resume_reading()
         if self._in_headers and self._header_bytes > self._server.options.max_header_bytes:
@@ -199,8 +204,14 @@ class NodusProtocol(HttpToolsProtocol):
             self._answered = following
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is not HTTP by a Status (LW-201)."""
-        self._refuse(BadRequest(msg, fix="Send an HTTP/1.1 request; see RFC 9112 for its form."))
+        """Answer what is not HTTP by a Status (LW-201); a method that is none of HTTP's by 405."""
+        # the parser stops at a method that it does not know, and only the line tells it from noise
+        unknown = isinstance(sys.exception(), httptools.HttpParserInvalidMethodError)
+        if unknown and _REQUEST_LINE.match(self._received):
+            self._refuse(PathMethodNotAllowed(("GET", "HEAD")))
+        else:
+            fix = "Send an HTTP/1.1 request with method GET or HEAD; see RFC 9112 for its form."
+            self._refuse(BadRequest(msg, fix=fix))
 
     def shutdown(self) -> None:
         """Close an idle connection; a client that does not answer the close is cut off."""
@@ -260,8 +271,10 @@ class NodusProtocol(HttpToolsProtocol):
             return
         audit_id, request_id = ids_of(self.headers, self._server.new_id)
         body = self._server.statuses.status(error, request_id).encode()
+        own = error.headers.items()
         headers = (
             *self.server_state.default_headers,
+            *((k.lower().encode(), v.encode()) for k, v in own if k != "Connection"),
             (b"content-type", b"application/json"),
             (b"content-length", b"%d" % len(body)),
             (b"audit-id", audit_id.encode("latin-1")),

@@ -5,6 +5,7 @@ from functools import cache
 from nodus_api.attempts.resource import API_RESOURCE, GROUP_VERSION
 from nodus_api.attempts.selectable import FIELDS
 from nodus_api.attempts.types import Attempt, AttemptList
+from nodus_api.metav1.core_openapi import core_openapi_v3
 from nodus_api.metav1.discovery import Document
 from nodus_api.metav1.openapi import (
     DocumentedResource,
@@ -22,6 +23,8 @@ _DOCUMENTED = DocumentedResource(
     title="Nodus API",
     description="Where did a container run and why there, what happened to it, how long did each "
     "part take, and what did it cost: Attempts, served as a Kubernetes resource.",
+    field_example="status.phase=Running",
+    label_example="nodus.dev/job=train",
 )
 
 
@@ -38,6 +41,10 @@ def openapi_v2() -> OpenAPIDocument:
 
 
 @cache
-def openapi_index() -> Document:
-    """Return the index of the OpenAPI 3 documents, at `/openapi/v3`."""
-    return index_v3({GROUP_VERSION: openapi_v3()})
+def openapi_index(*, standalone: bool) -> Document:
+    """Return the index of the OpenAPI 3 documents, at `/openapi/v3`.
+
+    The core group is there stand-alone only, as its resource is (LW-017).
+    """
+    core = {"api/v1": core_openapi_v3()} if standalone else {}
+    return index_v3(core | {f"apis/{GROUP_VERSION}": openapi_v3()})

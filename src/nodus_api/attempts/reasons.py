@@ -1,11 +1,11 @@
 """What the codes inside an Attempt mean: its reasons and its rejections, as pages (SC-010, SC-011).
 
 `status.reason` and `explain.rejected[].reason` are closed sets for one release; clients
-must bear new words.
+must bear new words. While an Attempt is queued, what it waits for has a page as well.
 """
 
 from nodus_api.kernel.rejection import RejectionCode
-from nodus_api.kernel.vocabulary import Reason
+from nodus_api.kernel.vocabulary import Reason, WaitingFor
 from nodus_api.metav1.codes import CODES, Code, registry
 
 AGAIN = "submit it under another name, or run `nodus delete OWNER` first"
@@ -182,6 +182,37 @@ _RULED_OUT = {
     ),
 }
 
+_WAITS = {
+    WaitingFor.FUNDS: (
+        "The Attempt is queued: the organization's funds do not cover its next piece of running "
+        "time.",
+        "Have funds added. It goes on by itself once they are there.",
+    ),
+    WaitingFor.QUOTA: (
+        "The Attempt is queued: the project's quota, or the supplier's, is used up.",
+        "Wait until something ends, or ask for more quota. It is tried again by itself.",
+    ),
+    WaitingFor.BACKOFF: (
+        "The Attempt is queued: what was tried last did not deliver or did not last, and is left "
+        "alone for a while.",
+        "Nothing: it is tried again by itself. `nodus explain ATTEMPT` says when and why; allow "
+        "other offerings to be sooner.",
+    ),
+    WaitingFor.GANG: (
+        "The Attempt is queued: there is capacity for some ranks of its gang only, and they start "
+        "together.",
+        "Wait, run with fewer ranks, or allow other offerings.",
+    ),
+    WaitingFor.CAPACITY: (
+        "The Attempt is queued: no offering that it may use has capacity at the moment.",
+        "Wait, or allow more offerings or regions: `nodus explain ATTEMPT` says what is missing.",
+    ),
+    WaitingFor.LOOP: (
+        "The Attempt is queued: the scheduler has not come to it yet.",
+        "Nothing, for some seconds. If it lasts, see that `nodus up` or `nodus schedule` runs.",
+    ),
+}
+
 REASONS = registry(
     Code(reason=reason.value, when=when, remedy=remedy) for reason, (when, remedy) in _ENDED.items()
 )
@@ -192,5 +223,10 @@ REJECTIONS = registry(
 )
 """Every `explain.rejected[].reason` (SC-310)."""
 
-PAGES = (CODES, REASONS, REJECTIONS)
+WAITS = registry(
+    Code(reason=wait.value, when=when, remedy=remedy) for wait, (when, remedy) in _WAITS.items()
+)
+"""Every `nodus.dev/waiting-for` (SC-009a), which the column REASON shows in brackets."""
+
+PAGES = (CODES, REASONS, REJECTIONS, WAITS)
 """All that has a page at `/docs/errors/{Code}`; InternalError has two meanings on one page."""

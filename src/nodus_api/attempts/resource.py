@@ -70,6 +70,6 @@ def no_project(name: str, namespace: str) -> NotFound:
     return NotFound.object(
         ATTEMPTS,
         name,
-        fix=f"There is no project {quote(namespace)}: see which exist with "
-        "`kubectl get namespaces`.",
+        fix=f"There is no project {quote(namespace)}: see which there are with "
+        "`nodus project list` or `kubectl get namespaces`.",
     )

@@ -113,31 +113,49 @@ async def revoke_token(id_: str, **options: Any) -> None:
 @output_option
 @run_async
 async def list_tokens(output: str, **options: Any) -> None:
-    """List tokens, without their secrets; the last use is known to the minute.
+    """List tokens, without their secrets; the last use is told to the minute, rounded down.
+
+    STATE is active, expired or revoked.
 
     \b
     Example:
       nodus token list
     """
+    now = SystemClock().now()
     async with _admin(options) as admin:
         rows = [
             {
                 "id": one.id,
                 "user": one.username,
                 "groups": list(one.groups),
+                "state": _state(one, now),
                 "created": _moment(one.created),
                 "expires": _moment(one.expires) or None,
                 "revoked": _moment(one.revoked) or None,
-                "lastUsed": _moment(_last_use(one)) or None,
+                "lastUsed": _last_use(one, table=output == "table"),
             }
             for one in await admin.list_tokens()
         ]
     _show(rows, output)
 
 
-def _last_use(token: TokenRecord) -> datetime | None:
-    """Return when a token was used last: its minute, but never before the token was made."""
-    return None if token.last_used is None else max(token.last_used, token.created)
+def _state(token: TokenRecord, now: datetime) -> str:
+    """Return whether a token is accepted at a moment, or why not."""
+    if token.revoked is not None:
+        return "revoked"
+    return "expired" if token.expires is not None and token.expires <= now else "active"
+
+
+def _last_use(token: TokenRecord, *, table: bool) -> str | None:
+    """Return the minute of a token's last use; as a moment, not before the token was made.
+
+    A release that noted the writing in place of the use may have left one after the token's end.
+    """
+    if token.last_used is None:
+        return None
+    ends = [end for end in (token.revoked, token.expires) if end is not None]
+    used = min((token.last_used, *ends))
+    return f"{used:%Y-%m-%dT%H:%MZ}" if table else _moment(max(used, token.created))
 
 
 @click.group()

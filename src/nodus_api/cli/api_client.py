@@ -46,10 +46,12 @@ class ApiClient:
     server: str
     context: ssl.SSLContext = field(repr=False)
     token: str = field(repr=False)
+    namespace: str | None = None
+    """What the kubeconfig's context names, for commands without -n."""
 
     @classmethod
     def from_kubeconfig(cls, path: Path) -> "ApiClient":
-        """Read server, CA and token of the current context. Raises Refused."""
+        """Read server, CA, token and namespace of the current context. Raises Refused."""
         try:
             config = yaml.safe_load(path.read_text())
             context = _named(config, "contexts", config["current-context"])["context"]
@@ -57,7 +59,10 @@ class ApiClient:
             user = _named(config, "users", context["user"])["user"]
             ca = b64decode(cluster["certificate-authority-data"]).decode()
             return cls(
-                server=cluster["server"], context=client_context(ca_data=ca), token=user["token"]
+                server=cluster["server"],
+                context=client_context(ca_data=ca),
+                token=user["token"],
+                namespace=str(context.get("namespace") or "") or None,
             )
         except FileNotFoundError:
             raise Refused(

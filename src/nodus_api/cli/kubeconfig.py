@@ -11,6 +11,7 @@ import yaml
 from nodus_api.cli.data_directory import DataDirectory
 from nodus_api.cli.errors import Refused
 from nodus_api.cli.options import PROJECT_NAME, data_dir_option, settings_from
+from nodus_api.tokens import parse_token
 
 
 def render(*, server: str, ca: str, token: str, project: str, user: str = "nodus") -> str:
@@ -78,7 +79,7 @@ def kubeconfig(
         render(
             server=server.rstrip("/"),
             ca=_read(ca_file or _made_ca(directory), "--ca-file"),
-            token=_read(token_file or directory.token, "--token-file").strip(),
+            token=_token(token_file or directory.token),
             project=project,
         ),
         nl=False,
@@ -89,6 +90,17 @@ def _made_ca(directory: DataDirectory) -> Path:
     """Return the CA that `nodus up` hands out, else the one that `nodus serve` made."""
     of_serve = directory.certs / "ca.crt"
     return of_serve if of_serve.exists() and not directory.ca.exists() else directory.ca
+
+
+def _token(path: Path) -> str:
+    """Return the token in a file; refuse what this server could not take for one."""
+    text = _read(path, "--token-file").strip()
+    if parse_token(text) is None:
+        raise Refused(
+            f"{path} holds no token of this server: give what"
+            " `nodus token create --user NAME > FILE` wrote."
+        )
+    return text
 
 
 def _read(path: Path, flag: str) -> str:

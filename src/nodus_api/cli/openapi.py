@@ -6,6 +6,7 @@ import click
 
 from nodus_api.attempts.openapi import openapi_v2, openapi_v3
 from nodus_api.cli.errors import Failed, Refused
+from nodus_api.metav1.core_openapi import core_openapi_v3
 
 
 @click.command()
@@ -46,4 +47,8 @@ def openapi(check: bool, directory: Path) -> None:
 
 def documents() -> dict[str, bytes]:
     """Return the documents by file name, in the form that is committed."""
-    return {"v3.json": openapi_v3().committed(), "v2.json": openapi_v2().committed()}
+    return {
+        "v3.json": openapi_v3().committed(),
+        "v3-core.json": core_openapi_v3().committed(),
+        "v2.json": openapi_v2().committed(),
+    }

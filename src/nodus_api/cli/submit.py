@@ -44,7 +44,7 @@ manifests_option = click.option(
 @click.option(
     "--kubeconfig",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="How --wait reaches the server [D/kubeconfig].",
+    help="How --wait reaches the server [D/kubeconfig]; its namespace is the project without -n.",
 )
 @project_option
 @database_options
@@ -70,12 +70,13 @@ async def submit(
     if wait and no_wait:
         raise Refused("--wait and --no-wait do not go together: give one.")
     settings = settings_from(options)
+    given = None if kubeconfig is None else ApiClient.from_kubeconfig(kubeconfig)
+    if given is not None and given.namespace is not None and not named_project():
+        project = given.namespace
     manifests = read_manifests(files, project)
     client = None
     if wait:
-        client = ApiClient.from_kubeconfig(
-            kubeconfig or DataDirectory(settings.data_dir).kubeconfig
-        )
+        client = given or ApiClient.from_kubeconfig(DataDirectory(settings.data_dir).kubeconfig)
     async with opened(settings) as database:
         keys = await insert(database, manifests)
         for manifest, key in zip(manifests, keys, strict=True):
@@ -115,6 +116,12 @@ async def stop(owner: str, no_wait: bool, project: str, **options: Any) -> None:
             click.echo(said(Verb.STOP, what, await answered(database, key, what)))
 
 
+def named_project() -> bool:
+    """Return whether the command that runs was given -n."""
+    source = click.get_current_context().get_parameter_source("project")
+    return source is not ParameterSource.DEFAULT
+
+
 def owner_in(text: str, project: str) -> tuple[str, OwnerKind, str]:
     """Return project, kind and name of an OWNER, which may be PROJECT/KIND/NAME.
 
@@ -123,8 +130,7 @@ def owner_in(text: str, project: str) -> tuple[str, OwnerKind, str]:
     named, slash, rest = text.partition("/")
     if not slash or "/" not in rest:
         return project, *parse_owner(text)
-    source = click.get_current_context().get_parameter_source("project")
-    if named != project and source is not ParameterSource.DEFAULT:
+    if named != project and named_project():
         raise Refused(f"{text!r} is of project {named!r}, and -n says {project!r}: leave one out.")
     return named, *parse_owner(rest)
 

@@ -14,13 +14,19 @@ class Code:
     """One registered reason.
 
     `http` are the HTTP statuses it comes with; none for a code that only stands as the
-    `reason` of a cause or in an object. `when` and `remedy` are sentences for people.
+    `reason` of a cause or in an object. `when` and `remedy` are sentences for people; where
+    kube-apiserver checks credentials and rights, `delegated` replaces the remedy.
     """
 
     reason: str
     http: tuple[int, ...] = ()
     when: str
     remedy: str
+    delegated: str = ""
+
+    def remedy_of(self, *, standalone: bool) -> str:
+        """Return what to do, by who checks credentials and rights."""
+        return self.remedy if standalone else self.delegated or self.remedy
 
 
 def registry(codes: Iterable[Code]) -> Mapping[str, Code]:
@@ -47,16 +53,25 @@ CODES = registry(
             reason="Unauthorized",
             http=(401,),
             when="The request carries no credential, or one that is wrong, expired or revoked.",
-            remedy="Send a valid bearer token or client certificate. Make a token with "
-            "`nodus token create --user NAME`, a kubeconfig with `nodus kubeconfig`.",
+            remedy="Send the header `Authorization: Bearer TOKEN` with a token of this server. "
+            "Make one with `nodus token create --user NAME`, and a kubeconfig of it with "
+            "`nodus kubeconfig --server URL --token-file FILE`. `nodus token list` shows which "
+            "have expired or were revoked.",
+            delegated="Send a credential that the cluster accepts, as in the kubeconfig that you "
+            "use with its other resources.",
         ),
         Code(
             reason="Forbidden",
             http=(403,),
             when="The credential is good, but its user may not do this. A project that does not "
             "exist gives the same answer as one that the user may not see.",
-            remedy="Ask for membership: `nodus project add-member NAME --user USER`. Behind a "
-            "cluster, bind the ClusterRole nodus-attempts-view.",
+            remedy="Have an administrator make the user a member of the project: "
+            "`nodus project add-member NAME --user USER`. All projects at once, and /metrics, need "
+            "the group nodus:admins: `nodus token create --user USER --group nodus:admins`. "
+            "`kubectl auth can-i --list -n NAME` shows what is allowed.",
+            delegated="Have an administrator of the cluster bind the ClusterRole "
+            "nodus-attempts-view to the user, in the namespace or in all. `kubectl auth can-i "
+            "--list -n NAME` shows what is allowed.",
         ),
         Code(
             reason="NotFound",
@@ -94,9 +109,12 @@ CODES = registry(
         Code(
             reason="Expired",
             http=(410,),
-            when="The resourceVersion or continue token is older than the history that is kept.",
+            when="The resourceVersion or continue token is older than the history that is kept. A "
+            "watch of Attempts may start at most 5 minutes back (the setting "
+            "NODUS_WATCHCACHE_WINDOW), however little happened since; an exact list, and the pages "
+            "of a list, may be read for 1 hour (NODUS_FEED_RETENTION).",
             remedy="List again without resourceVersion, and watch from the version that list "
-            "returns.",
+            "returns: a list is always a new start.",
         ),
         Code(
             reason="RequestEntityTooLarge",

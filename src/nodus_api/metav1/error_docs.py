@@ -29,19 +29,25 @@ class Page:
 
 
 def page(
-    code: str, *, html: bool, registries: Sequence[Mapping[str, Code]] = (CODES,)
+    code: str,
+    *,
+    html: bool,
+    registries: Sequence[Mapping[str, Code]] = (CODES,),
+    standalone: bool = True,
 ) -> Page | None:
     """Return the page about a code, None if no registry has it.
 
-    A word that several registries know is explained for each.
+    A word that several registries know is explained for each. What to do about rights depends on
+    whether this server checks them itself, `standalone`, or the cluster does.
     """
     found = [codes[code] for codes in registries if code in codes]
     if not found:
         return None
     parts = []
     for meaning in found:
+        remedy = meaning.remedy_of(standalone=standalone)
         where = "" if len(found) == 1 else f" ({_place(meaning)})"
-        parts += [(f"When{where}", meaning.when), (f"What to do{where}", meaning.remedy)]
+        parts += [(f"When{where}", meaning.when), (f"What to do{where}", remedy)]
     return _page(code, _subtitle(found[0]), parts, html=html)
 
 

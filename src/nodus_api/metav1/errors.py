@@ -18,6 +18,9 @@ from nodus_api.metav1.golang import quote
 from nodus_api.metav1.objects import ListMeta
 from nodus_api.metav1.status import StatusCause, StatusDetails
 
+_WATCH_HISTORY = "5 minutes back (the default of NODUS_WATCHCACHE_WINDOW)"
+_LIST_HISTORY = "1 hour (the default of NODUS_FEED_RETENTION)"
+
 
 class BadRequest(APIError):
     """The request cannot be read: HTTP 400 (LW-185)."""
@@ -27,16 +30,21 @@ class BadRequest(APIError):
 
 
 class Unauthorized(APIError):
-    """No credential, or none that is accepted: HTTP 401; the cause is never told (AS-055)."""
+    """No credential, or none that is accepted: HTTP 401; the cause is never told (AS-055).
+
+    `sent` says that there was a token: the client knows that, but not what was wrong with it.
+    """
 
     code = HTTPStatus.UNAUTHORIZED
     reason = "Unauthorized"
 
-    def __init__(self, *, challenge: bool = True) -> None:
+    def __init__(self, *, challenge: bool = True, sent: bool = False) -> None:
+        make = "make a token with `nodus token create --user NAME`"
         super().__init__(
             "Unauthorized",
-            fix="Send the header `Authorization: Bearer TOKEN`; make a token with "
-            "`nodus token create --user NAME`.",
+            fix=f"The token that was sent is not, or no longer, valid: {make}."
+            if sent
+            else f"Send the header `Authorization: Bearer TOKEN`; {make}.",
             headers={"WWW-Authenticate": 'Bearer realm="nodus"'} if challenge else None,
         )
 
@@ -64,12 +72,6 @@ class Forbidden(APIError):
         why: str = "",
     ) -> "Forbidden":
         """Return the refusal of a verb on a resource; without a namespace at the cluster scope."""
-        what = f"{resource} {quote(name)}" if name else str(resource)
-        where = f"in the namespace {quote(namespace)}" if namespace else "at the cluster scope"
-        refused = (
-            f"User {quote(user)} cannot {verb} resource "
-            f"{quote(resource.resource)} in API group {quote(resource.group)} {where}"
-        )
         fix = (
             "Ask an administrator for `nodus project add-member "
             f"{shlex.quote(namespace)} --user {shlex.quote(user)}`."
@@ -77,7 +79,19 @@ class Forbidden(APIError):
             else "Ask for one project with `-n PROJECT`, or for membership in the group "
             "nodus:admins."
         )
-        message = f"{what} is forbidden: {_with_reason(refused, why)}"
+        message = _forbidden(
+            resource, user=user, verb=verb, namespace=namespace, name=name, why=why
+        )
+        return cls(message, fix=fix, details=resource.details(name=name))
+
+    @classmethod
+    def impersonation(
+        cls, resource: GroupResource, *, user: str, name: str, namespace: str, fix: str
+    ) -> "Forbidden":
+        """Return the refusal to serve a request as somebody else (AS-025)."""
+        message = _forbidden(
+            resource, user=user, verb="impersonate", namespace=namespace, name=name
+        )
         return cls(message, fix=fix, details=resource.details(name=name))
 
     @classmethod
@@ -85,8 +99,8 @@ class Forbidden(APIError):
         """Return the refusal of a path that is no resource."""
         return cls(
             _with_reason(f"forbidden: User {quote(user)} cannot {verb} path {quote(path)}", why),
-            fix="Use a token of a user in the group nodus:admins, or bind a ClusterRole with this "
-            "path in nonResourceURLs.",
+            fix="Use a token of a user in the group nodus:admins: "
+            "`nodus token create --user NAME --group nodus:admins`.",
             details=StatusDetails(),
         )
 
@@ -110,11 +124,11 @@ class NotFound(APIError):
         )
 
     @classmethod
-    def path(cls) -> "NotFound":
+    def path(cls, *, fix: str = "") -> "NotFound":
         """Return the answer for a path that this server does not have (LW-012)."""
         return cls(
             "the server could not find the requested resource",
-            fix="See which resources exist: `kubectl api-resources`, or GET /apis.",
+            fix=fix or "See which resources exist: `kubectl api-resources`, or GET /apis.",
             details=StatusDetails(),
         )
 
@@ -180,7 +194,8 @@ class Expired(APIError):
         """Return the end of a watch that starts before `oldest`, the first kept change (LW-123)."""
         return cls(
             f"too old resource version: {requested} ({oldest - 1})",
-            fix="List again without resourceVersion and watch from the version it returns.",
+            fix="List again without resourceVersion and watch from the version it returns: a "
+            f"watch of Attempts may start at most {_WATCH_HISTORY}.",
         )
 
     @classmethod
@@ -188,7 +203,8 @@ class Expired(APIError):
         """Return the answer to an exact list from before the history (LW-104)."""
         return cls(
             "The resourceVersion for the provided list is too old.",
-            fix="List again without resourceVersion and resourceVersionMatch.",
+            fix="List again without resourceVersion and resourceVersionMatch: the history of exact "
+            f"lists of Attempts is {_LIST_HISTORY}.",
         )
 
     @classmethod
@@ -202,7 +218,7 @@ class Expired(APIError):
             "deleted between the time the first chunk was returned and now may show up in the "
             "list.",
             fix="Start the list again without continue, or go on from metadata.continue of this "
-            "answer.",
+            f"answer: the pages of a list of Attempts may be read for {_LIST_HISTORY}.",
         )
         error.list_meta = ListMeta(continue_=fresh)
         return error
@@ -241,11 +257,15 @@ class UnsupportedMediaType(APIError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldError:
-    """One parameter that is wrong: its name, the reason of the cause, the text (section 4.2)."""
+    """One parameter that is wrong: its name, the reason of the cause, the text (section 4.2).
+
+    `fix` says what to add where the parameter itself is not what has to change.
+    """
 
     field: str
     reason: str
     body: str
+    fix: str = ""
 
 
 class Invalid(APIError):
@@ -264,10 +284,13 @@ class Invalid(APIError):
             StatusCause(reason=error.reason, message=error.body, field=error.field)
             for error in wrong
         )
-        names = " and ".join(dict.fromkeys(error.field for error in wrong))
+        names = " and ".join(dict.fromkeys(error.field for error in wrong if not error.fix))
+        fixes = [*dict.fromkeys(error.fix for error in wrong if error.fix)]
+        if names:
+            fixes.append(f"Change or leave out the query parameter {names}.")
         super().__init__(
             f'{kind}.{group} "" is invalid: {text}',
-            fix=f"Change or leave out the query parameter {names}.",
+            fix=" ".join(fixes),
             details=StatusDetails(group=group, kind=kind, causes=causes),
         )
 
@@ -392,6 +415,18 @@ class Timeout(APIError):
             details=StatusDetails(causes=(cause,)),
             retry_after=1,
         )
+
+
+def _forbidden(
+    resource: GroupResource, *, user: str, verb: str, namespace: str, name: str, why: str = ""
+) -> str:
+    what = f"{resource} {quote(name)}" if name else str(resource)
+    where = f"in the namespace {quote(namespace)}" if namespace else "at the cluster scope"
+    refused = (
+        f"User {quote(user)} cannot {verb} resource "
+        f"{quote(resource.resource)} in API group {quote(resource.group)} {where}"
+    )
+    return f"{what} is forbidden: {_with_reason(refused, why)}"
 
 
 def _with_reason(message: str, why: str) -> str:

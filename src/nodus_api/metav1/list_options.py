@@ -163,8 +163,8 @@ def _with_revision(options: ListOptions) -> ListOptions:
     return replace(options, revision=parse_resource_version(options.resource_version))
 
 
-def _forbidden(name: str, text: str) -> FieldError:
-    return FieldError(field=name, reason=_FORBIDDEN, body=f"Forbidden: {text}")
+def _forbidden(name: str, text: str, *, fix: str = "") -> FieldError:
+    return FieldError(field=name, reason=_FORBIDDEN, body=f"Forbidden: {text}", fix=fix)
 
 
 def _unsupported(value: str, supported: str) -> FieldError:
@@ -178,7 +178,12 @@ def _list_errors(options: ListOptions) -> list[FieldError]:
     match = options.resource_version_match
     if match and not options.resource_version:
         errors.append(
-            _forbidden(_MATCH, f"{_MATCH} is forbidden unless resourceVersion is provided")
+            _forbidden(
+                _MATCH,
+                f"{_MATCH} is forbidden unless resourceVersion is provided",
+                fix="Add resourceVersion, such as metadata.resourceVersion of an earlier list, or "
+                f"leave out {_MATCH}.",
+            )
         )
     if match and options.continue_:
         errors.append(_forbidden(_MATCH, f"{_MATCH} is forbidden when continue is provided"))
@@ -198,12 +203,22 @@ def _watch_errors(options: ListOptions) -> list[FieldError]:
     given = options.send_initial_events is not None
     if given and match != NOT_OLDER_THAN:
         errors.append(
-            _forbidden(_MATCH, f"sendInitialEvents requires setting {_MATCH} to {NOT_OLDER_THAN}")
+            _forbidden(
+                _MATCH,
+                f"sendInitialEvents requires setting {_MATCH} to {NOT_OLDER_THAN}",
+                fix=""
+                if match
+                else f"Add {_MATCH}={NOT_OLDER_THAN}, or leave out sendInitialEvents.",
+            )
         )
     if match and not given:
         errors.append(
             _forbidden(
-                _MATCH, f"{_MATCH} is forbidden for watch unless sendInitialEvents is provided"
+                _MATCH,
+                f"{_MATCH} is forbidden for watch unless sendInitialEvents is provided",
+                fix=f"Add sendInitialEvents=true, or leave out {_MATCH}."
+                if match == NOT_OLDER_THAN
+                else "",
             )
         )
     if match not in ("", NOT_OLDER_THAN):

@@ -29,7 +29,10 @@ API_RESOURCE = APIResource(
     short_names=("ns",),
     stored=False,
 )
-SUPPORTED_FIELDS = frozenset({NAME, "status.phase"})
+NAME_LABEL = "kubernetes.io/metadata.name"
+SELECTABLE = ("status.phase",)
+"""The selectable fields, without the name, which always is."""
+SUPPORTED_FIELDS = frozenset({NAME, *SELECTABLE})
 COLUMNS = (
     Column(name="Name", format="name", description="The project's name."),
     Column(name="Status", description="Always Active."),
@@ -47,6 +50,7 @@ def namespace(name: str, *, uid: UUID, created: datetime, rev: int) -> bytes:
                 "name": name,
                 "uid": str(uid),
                 "creationTimestamp": format_time(created),
+                "labels": labels_of(name),
                 "resourceVersion": str(rev),
             },
             "status": {"phase": "Active"},
@@ -62,6 +66,11 @@ def read_only(verb: str) -> MethodNotAllowed:
         else "Change the project with the command line: `nodus project --help`."
     )
     return MethodNotAllowed(verb, NAMESPACES, fix=instead)
+
+
+def labels_of(name: str) -> dict[str, str]:
+    """Return a project's labels: the one that Kubernetes gives each namespace."""
+    return {NAME_LABEL: name}
 
 
 def fields_of(name: str) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 kubectl and the aggregator read these dialects and no newer one: no unions with null, no
 titles, references inside `allOf` with a default, Kubernetes' own extensions. pydantic's
-generator is turned into it here; paths are written out, since there are three.
+generator is turned into it here; paths are written out, since there are few.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,6 +17,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue, models_jso
 from pydantic_core import core_schema
 
 from nodus_api.metav1.discovery import APIResource, Document, digest_of
+from nodus_api.metav1.fields import NAME, NAMESPACE
 from nodus_api.metav1.negotiation import JSON
 from nodus_api.metav1.objects import META_V1, NAMED_SCHEMA, WireObject
 from nodus_api.metav1.openapi_paths import Dialect, operations, parameters
@@ -44,7 +45,10 @@ _OWN_META = "dev.nodus.meta.v1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentedResource:
-    """What a document is made from: the resource, its types, the fields to select by."""
+    """What a document is made from: the resource, its types, the fields to select by.
+
+    The examples stand in the descriptions of the two selectors.
+    """
 
     resource: APIResource
     model: type[WireObject]
@@ -52,6 +56,8 @@ class DocumentedResource:
     selectable: Sequence[str]
     title: str
     description: str
+    field_example: str
+    label_example: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,12 +112,10 @@ def document_v2(documented: DocumentedResource) -> OpenAPIDocument:
 
 
 def index_v3(documents: dict[str, OpenAPIDocument]) -> Document:
-    """Return `/openapi/v3`: where the document of each group version is (LW-230)."""
+    """Return `/openapi/v3`: where each document is, by `apis/nodus.dev/v1` or `api/v1` (LW-230)."""
     paths = {
-        f"apis/{group_version}": {
-            "serverRelativeURL": f"/openapi/v3/apis/{group_version}?hash={document.digest}"
-        }
-        for group_version, document in documents.items()
+        path: {"serverRelativeURL": f"/openapi/v3/{path}?hash={document.digest}"}
+        for path, document in documents.items()
     }
     body = orjson.dumps({"paths": paths}, option=orjson.OPT_APPEND_NEWLINE)
     return Document(body=body, etag=f'"{digest_of(body)}"')
@@ -178,9 +182,16 @@ def _schemas(documented: DocumentedResource, dialect: Dialect) -> dict[str, Any]
     )
     names = {model.__name__: model.schema_name for model in _all_models(WireObject)}
     found = {names[name]: schema for name, schema in generated["$defs"].items()} | _FIXED
-    selectable = [{"fieldPath": field} for field in documented.selectable]
-    found[documented.model.schema_name]["x-kubernetes-selectable-fields"] = selectable
+    main = found[documented.model.schema_name]
+    main["x-kubernetes-selectable-fields"] = [{"fieldPath": f} for f in documented.selectable]
+    main["description"] += f"\n\n{_selecting(documented)}"
     return {name: _referring(schema, names, dialect) for name, schema in found.items()}
+
+
+def _selecting(documented: DocumentedResource) -> str:
+    """Tell what a field selector may name, since kubectl shows no `fix` of a refusal (LW-098)."""
+    of_metadata = (NAME, NAMESPACE) if documented.resource.namespaced else (NAME,)
+    return f"Field selectors may name {', '.join((*of_metadata, *documented.selectable))}."
 
 
 def _referring(schema: Any, names: dict[str, str], dialect: Dialect) -> Any:
@@ -208,10 +219,13 @@ def _paths(documented: DocumentedResource, dialect: Dialect) -> dict[str, Any]:
         list_model=documented.list_model.schema_name,
         status_model=Status.schema_name,
         selectable=documented.selectable,
+        examples=(documented.field_example, documented.label_example),
         dialect=dialect,
     )
+    kind = documented.resource.kind
     return {
-        path: {"parameters": parameters(path, dialect)} | methods for path, methods in found.items()
+        path: {"parameters": parameters(path, kind, dialect)} | methods
+        for path, methods in found.items()
     }
 
 

@@ -1,7 +1,7 @@
 """The operations of a read-only resource in both documents (LW-236, LW-239, LW-241)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from nodus_api.metav1.discovery import APIResource
@@ -41,7 +41,6 @@ class Parameter:
 PROJECT = Parameter(
     name="project", place="path", description="The project, which is the namespace."
 )
-NAME = Parameter(name="name", place="path", description="The name of the Attempt.")
 
 _PRETTY = Parameter(
     name="pretty",
@@ -68,11 +67,11 @@ _LIST = (
     Parameter(
         name="fieldSelector",
         description="Only objects whose fields have these values, for example "
-        "status.phase=Running; also field!=value, and several joined by commas.",
+        "{field}; also field!=value, and several joined by commas.",
     ),
     Parameter(
         name="labelSelector",
-        description="Only objects whose labels satisfy this, for example nodus.dev/job=train; "
+        description="Only objects whose labels satisfy this, for example {label}; "
         "also key!=value, key in (a,b), key, !key, and several joined by commas.",
     ),
     Parameter(
@@ -131,16 +130,19 @@ def operations(
     list_model: str,
     status_model: str,
     selectable: Sequence[str],
+    examples: tuple[str, str],
     dialect: Dialect,
 ) -> dict[str, dict[str, Any]]:
-    """Return the operations by path and method.
+    """Return the operations by path and method; `examples` are of a field and a label selector.
 
-    Both list paths are there, since `kubectl explain` finds the type by one of them; the
-    patch is there so that `kubectl apply` reaches the 405 and its fix (LW-241).
+    Both list paths of a resource in namespaces are there, since `kubectl explain` finds the type
+    by one of them; the patch is there so that `kubectl apply` reaches the 405 and its fix (LW-241).
     """
-    base = f"/apis/{resource.group_version}"
-    within = f"{base}/namespaces/{{project}}/{resource.name}"
-    words = resource.group.split(".")
+    base = f"/{'apis' if resource.group else 'api'}/{resource.group_version}"
+    within = f"{base}/namespaces/{{project}}/" if resource.namespaced else f"{base}/"
+    within += resource.name
+    scope = "Namespaced" if resource.namespaced else ""
+    words = (resource.group or "core").split(".")
     suffix = f"{words[0].capitalize()}{''.join(w.capitalize() for w in words[1:])}"
     suffix += resource.version.capitalize()
     plural = f"{resource.kind}s"
@@ -177,39 +179,43 @@ def operations(
             "An error: a Status whose reason is a registered code.", status_model, dialect
         ),
     }
+    list_parameters = _list_parameters(*examples)
     listed = {"200": _response("The list, or the events of a watch.", list_model, dialect)} | errors
     found = {"200": _response(f"The {resource.kind}.", model, dialect)} | errors
     refused = {"405": _response("Always: writes are not supported.", status_model, dialect)}
-    return {
+    everywhere = {
         f"{base}/{resource.name}": {
             "get": operation(
                 "list",
                 f"list{suffix}{resource.kind}ForAllNamespaces",
                 f"List or watch the {plural} of all projects.",
-                _LIST,
+                list_parameters,
                 listed,
             )
-        },
+        }
+    }
+    which = "of one project" if resource.namespaced else "that the caller may see"
+    return (everywhere if resource.namespaced else {}) | {
         within: {
             "get": operation(
                 "list",
-                f"list{suffix}Namespaced{resource.kind}",
-                f"List or watch the {plural} of one project.",
-                _LIST,
+                f"list{suffix}{scope}{resource.kind}",
+                f"List or watch the {plural} {which}.",
+                list_parameters,
                 listed,
             )
         },
         f"{within}/{{name}}": {
             "get": operation(
                 "get",
-                f"read{suffix}Namespaced{resource.kind}",
+                f"read{suffix}{scope}{resource.kind}",
                 f"Read one {resource.kind}.",
                 _GET,
                 found,
             ),
             "patch": operation(
                 "patch",
-                f"patch{suffix}Namespaced{resource.kind}",
+                f"patch{suffix}{scope}{resource.kind}",
                 f"Not supported: {plural} are read-only. The answer is 405 and says what to do.",
                 _PATCH,
                 refused | errors,
@@ -218,12 +224,19 @@ def operations(
     }
 
 
-def parameters(path: str, dialect: Dialect) -> list[dict[str, Any]]:
-    """Return the parameters that stand in a path."""
+def parameters(path: str, kind: str, dialect: Dialect) -> list[dict[str, Any]]:
+    """Return the parameters that stand in a path of a kind."""
+    name = Parameter(name="name", place="path", description=f"The name of the {kind}.")
     return [
         parameter.to_wire(dialect)
-        for parameter in (PROJECT, NAME)
+        for parameter in (PROJECT, name)
         if f"{{{parameter.name}}}" in path
+    ]
+
+
+def _list_parameters(field: str, label: str) -> Sequence[Parameter]:
+    return [
+        replace(one, description=one.description.format(field=field, label=label)) for one in _LIST
     ]
 
 

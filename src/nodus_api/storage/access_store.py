@@ -4,10 +4,10 @@ Readers load everything once and follow `access_changes`; its order is kept by t
 first migration. What is not there is None or empty; no wire error is known here (AS-067, AS-072).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
@@ -19,6 +19,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from nodus_api.clock import Clock
 from nodus_api.storage.engine import Database
 from nodus_api.storage.migrated import again_if_migrated
+from nodus_api.storage.statements import database_now
 from nodus_api.storage.tables import (
     access_changes,
     funds,
@@ -133,11 +134,25 @@ class AccessStore:
             rows = await connection.execute(read_access_changes(after))
             return [AccessChange(**row) for row in rows.mappings()]
 
-    async def tokens_used(self, ids: Sequence[str]) -> None:
-        """Note the minute at which tokens were used; unknown ids are passed over."""
-        used = sa.bindparam("ids", sorted(set(ids)), sa.ARRAY(sa.Text))
+    async def tokens_used(self, uses: Mapping[str, float]) -> None:
+        """Note the minute at which tokens were used; unknown ids are passed over.
+
+        `uses` are moments of the monotonic clock. `token_used()` notes the minute of `nodus.now()`,
+        which is set to each minute in turn: the writing comes later than the use.
+        """
         async with self._database.transaction() as connection:
-            await connection.execute(sa.select(sa.func.nodus.token_used(used)))
+            now = (await connection.scalars(sa.select(database_now))).one()
+            # read after the database's, so that no use seems later than it was
+            here = self._clock.monotonic()
+            minutes: dict[datetime, list[str]] = {}
+            for token_id, moment in uses.items():
+                at = now - timedelta(seconds=max(here - moment, 0))
+                minutes.setdefault(at.replace(second=0, microsecond=0), []).append(token_id)
+            for minute, ids in sorted(minutes.items()):
+                used = sa.bindparam("ids", sorted(ids), sa.ARRAY(sa.Text))
+                pinned = sa.func.set_config("nodus.now", minute.isoformat(), True)
+                await connection.execute(sa.select(pinned))
+                await connection.execute(sa.select(sa.func.nodus.token_used(used)))
 
     def listen(self) -> AbstractAsyncContextManager[Wakeups]:
         """Listen for changes of access, on a connection of its own."""

@@ -4,6 +4,7 @@ import platform
 
 from fastapi import APIRouter
 
+from nodus_api.apiserver import self_reviews
 from nodus_api.apiserver.answers import BodyAnswer
 from nodus_api.apiserver.dependencies import AnswerResponse, ChainRequest
 from nodus_api.apiserver.reads import wants_indent
@@ -15,10 +16,14 @@ from nodus_api.metav1.negotiation import Form, negotiate_discovery, negotiate_pl
 from nodus_api.metav1.partial import indented
 
 
-def discovery_routes(version: str) -> APIRouter:
-    """Return the routes of discovery and of `/version`."""
+def discovery_routes(version: str, *, standalone: bool) -> APIRouter:
+    """Return the routes of discovery and of `/version`.
+
+    Behind a cluster kube-apiserver has the core group and the reviews (LW-016, LW-023).
+    """
     router = APIRouter()
-    resources = (resource.API_RESOURCE, namespaces.API_RESOURCE)
+    own = (namespaces.API_RESOURCE, *self_reviews.API_RESOURCES) if standalone else ()
+    resources = (resource.API_RESOURCE, *own)
     plain = {
         "/api": discovery.api_versions(),
         "/api/v1": discovery.resource_list("v1", resources),
@@ -27,6 +32,7 @@ def discovery_routes(version: str) -> APIRouter:
         f"/apis/{resource.GROUP_VERSION}": discovery.resource_list(
             resource.GROUP_VERSION, resources
         ),
+        **_review_groups(),
         "/version": discovery.version_info(
             version,
             commit="",
@@ -50,12 +56,23 @@ def discovery_routes(version: str) -> APIRouter:
     @router.get("/api/v1", name="coreResources")
     @router.get(f"/apis/{resource.GROUP}", name="group")
     @router.get(f"/apis/{resource.GROUP_VERSION}", name="resources")
+    @router.get("/apis/{group}", name="reviewGroup")
+    @router.get("/apis/{group}/v1", name="reviewResources")
     @router.get("/version", name="version")
     async def documents(request: ChainRequest) -> AnswerResponse:
         negotiate_plain(request.header(b"accept"))
         return AnswerResponse(document_answer(request, plain[request.info.path]), request)
 
     return router
+
+
+def _review_groups() -> dict[str, Document]:
+    resources = self_reviews.API_RESOURCES
+    found = {}
+    for group in dict.fromkeys(one.group for one in resources):
+        found[f"/apis/{group}"] = discovery.group(group, resources)
+        found[f"/apis/{group}/v1"] = discovery.resource_list(f"{group}/v1", resources)
+    return found
 
 
 def document_answer(request: Request, document: Document, *, indents: bool = True) -> BodyAnswer:

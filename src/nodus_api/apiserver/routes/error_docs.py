@@ -13,10 +13,12 @@ from nodus_api.metav1.errors import NotFound
 from nodus_api.metav1.negotiation import prefers_html
 
 
-def error_doc_routes() -> APIRouter:
-    """Return the routes of the error pages."""
+def error_doc_routes(*, standalone: bool) -> APIRouter:
+    """Return the routes of the error pages; what they advise depends on who checks rights."""
     router = APIRouter()
 
+    # no redirect: the aggregation layer would make a 502 of it (AS-010)
+    @router.get("/docs", name="docs")
     @router.get("/docs/errors", name="errorIndex")
     async def index(request: ChainRequest) -> AnswerResponse:
         page = error_docs.index(html=prefers_html(request.header(b"accept")), registries=PAGES)
@@ -25,10 +27,14 @@ def error_doc_routes() -> APIRouter:
     @router.get("/docs/errors/{code}", name="errorPage")
     async def page(request: ChainRequest, code: str) -> AnswerResponse:
         found = error_docs.page(
-            code, html=prefers_html(request.header(b"accept")), registries=PAGES
+            # the column REASON shows what a queued Attempt waits for in brackets
+            code.removeprefix("(").removesuffix(")"),
+            html=prefers_html(request.header(b"accept")),
+            registries=PAGES,
+            standalone=standalone,
         )
         if found is None:
-            raise NotFound.path()
+            raise NotFound.path(fix="See which codes there are: GET /docs/errors.")
         return AnswerResponse(_answer(found), request)
 
     return router

@@ -34,9 +34,11 @@ def health_routes(checks: HealthChecks, registry: CollectorRegistry) -> APIRoute
     @router.get("/readyz/{check}", name="readyzCheck")
     @router.get("/healthz/{check}", name="healthzCheck")
     async def one_check(request: ChainRequest, check: str) -> AnswerResponse:
-        result = checks.result(request.info.path[1:].partition("/")[0], check)
+        endpoint = request.info.path[1:].partition("/")[0]
+        result = checks.result(endpoint, check)
         if result is None:
-            raise NotFound.path()
+            names = ", ".join(one.name for one in checks.results(endpoint))
+            raise NotFound.path(fix=f"Ask for one of the checks of /{endpoint}: {names}.")
         text = healthz.single_check(result)
         answer = BodyAnswer.of(text.body, status=text.status, headers=healthz.HEADERS)
         return AnswerResponse(answer, request)
