@@ -6,27 +6,49 @@ costs a poll interval, never a change (storage.md sections 1.3 and 3.3).
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator
 
+import asyncpg
 import sqlalchemy as sa
 
 from nodus_api.clock import Clock
-from nodus_api.storage.engine import Database
+from nodus_api.storage.engine import Database, DriverConnection
+from nodus_api.storage.errors import StorageError
 from nodus_api.tasks import end, spawn
 
 FEED = "nodus_feed"
 LOOP = "nodus_loop"
 ACCESS = "nodus_access"
 
+PROBE_SECONDS = 2.0
+"""A listener is asked for a sign of life so often, and has as long again to give it."""
+
+LISTEN_AGAIN_SECONDS = 15.0
+"""After so long without LISTEN it is tried again: a standby may be the primary by now."""
+
+log = logging.getLogger(__name__)
+
 
 class Wakeups:
-    """Notifications of one channel, any number of them coalesced into one."""
+    """Notifications of one channel, any number of them coalesced into one.
 
-    def __init__(self, clock: Clock) -> None:
+    `listening` is False where the server gives no notifications: then only polls find changes, and
+    should come more often.
+    """
+
+    def __init__(self, clock: Clock, *, listening: bool = True) -> None:
         self._clock = clock
         self._stir = asyncio.Event()
         self._notified = False
-        self.alive = True
+        self._lost = False
+        self._until = None if listening else clock.monotonic() + LISTEN_AGAIN_SECONDS
+        self.listening = listening
+
+    @property
+    def alive(self) -> bool:
+        """Whether all is as it can be; if not, listen anew."""
+        return not self._lost and (self._until is None or self._clock.monotonic() < self._until)
 
     async def wait(self, timeout: float) -> bool:  # noqa: ASYNC109 - a poll interval, not a deadline
         """Return True when notified since the last call, False after `timeout` seconds.
@@ -50,21 +72,47 @@ class Wakeups:
 
     def lost(self, *_: object) -> None:
         """Take note that the connection is gone."""
-        self.alive = False
+        self._lost = True
 
 
 @contextlib.asynccontextmanager
 async def listen(database: Database, channel: str, clock: Clock) -> AsyncIterator[Wakeups]:
     """Listen on `channel` until the block ends.
 
-    Raises StorageUnavailable when no connection can be had. A server that cannot LISTEN (a hot
-    standby) raises StorageFault.
+    Where LISTEN cannot be had (a hot standby, a transaction pooler, no connection left) the
+    wake-ups are those of the clock alone.
     """
+    async with contextlib.AsyncExitStack() as stack:
+        try:
+            wakeups = await stack.enter_async_context(_listening(database, channel, clock))
+        except StorageError as error:
+            log.info("no LISTEN here, polling", extra={"channel": channel, "cause": str(error)})
+            wakeups = Wakeups(clock, listening=False)
+        yield wakeups
+
+
+@contextlib.asynccontextmanager
+async def _listening(database: Database, channel: str, clock: Clock) -> AsyncIterator[Wakeups]:
     wakeups = Wakeups(clock)
     async with database.dedicated() as connection:
         connection.add_termination_listener(wakeups.lost)
         await connection.add_listener(channel, wakeups.notify)
-        yield wakeups
+        probing = spawn("listener's probe", _probe(connection, clock))
+        try:
+            yield wakeups
+        finally:
+            await end(probing)
+
+
+async def _probe(connection: DriverConnection, clock: Clock) -> None:
+    """Close the connection once it gives no sign of life: silence alone tells nothing."""
+    while not connection.is_closed():
+        await clock.sleep(PROBE_SECONDS)
+        try:
+            async with asyncio.timeout(PROBE_SECONDS):
+                await connection.execute("SELECT 1")
+        except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+            connection.terminate()
 
 
 async def notify(database: Database, channel: str) -> None:
