@@ -206,11 +206,13 @@ class Database:
                 if connection.pooled:
                     raise PooledSession(self.where)
                 yield connection
-            finally:
-                try:
-                    await connection.close(timeout=2)
-                except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
-                    connection.terminate()
+            except BaseException:
+                connection.terminate()  # a farewell to a server that is silent would take its time
+                raise
+            try:
+                await connection.close(timeout=2)
+            except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+                connection.terminate()
 
     async def close(self) -> None:
         """End every connection of the pool."""
@@ -281,6 +283,9 @@ class Database:
         moment, raw = self._pinned_now().isoformat(), await connection.get_raw_connection()
         if raw.info.get("pinned") != moment:
             driver: Any = raw.driver_connection
+            if driver.is_closed():  # which the pool learns of its own statements only
+                await connection.invalidate()
+                raise StorageUnavailable(self.where, "the connection was lost")
             await driver.execute(_PIN, moment)
             raw.info["pinned"] = moment
 

@@ -87,6 +87,7 @@ class Reflector:
         self._kicked = asyncio.Event()
         self._tries = 0
         self._began = 0.0
+        self._cut_off_by: type[StorageError] | None = None
         self.health = FeedHealth(clock)
         self.crashes = Crashes(clock)
 
@@ -241,6 +242,7 @@ class Reflector:
         health = self.health
         if health.cut_off_since is not None:
             log.info("the change log is followed again", extra={"rev": contents.position})
+        self._cut_off_by = None
         health.connected = True
         health.refused = False
         health.cut_off_since = None
@@ -262,6 +264,8 @@ class Reflector:
         self.health.refused = True
         if self.health.cut_off_since is None:
             self.health.cut_off_since = self._clock.monotonic()
+        if type(error) is not self._cut_off_by:  # out of reach, then refused: two facts
+            self._cut_off_by = type(error)
             log.warning("the change log cannot be read", extra={"cause": str(error)})
         await self._pause()
 
