@@ -123,6 +123,7 @@ async def test_a_listener_that_hears_nothing_any_more_is_given_up(
     async with Door() as door, opened(door.url, Role.API) as database:
         door.lead_to(socket)
         async with wakeups.listen(database, wakeups.FEED, SystemClock()) as heard:
+            await until(lambda: heard.listening, PATIENCE)
             async with opened(clean_database, Role.SCHEDULER) as scheduler:
                 await wakeups.notify(scheduler, wakeups.FEED)
             assert await heard.wait(PATIENCE)
@@ -132,16 +133,19 @@ async def test_a_listener_that_hears_nothing_any_more_is_given_up(
 
 
 async def test_where_no_listener_can_be_had_it_is_tried_again(
-    clean_database: str, clock: ManualClock
+    clean_database: str, socket: Path, clock: ManualClock
 ) -> None:
+    assert clean_database
     async with (
         Door() as door,
         opened(door.url, Role.API) as database,
         wakeups.listen(database, wakeups.FEED, clock) as heard,
     ):
+        await until(lambda: bool(clock._sleepers), PATIENCE)  # the door led nowhere
         assert (heard.listening, heard.alive) == (False, True)
+        door.lead_to(socket)
         await clock.advance(wakeups.LISTEN_AGAIN_SECONDS)
-        assert not heard.alive
+        await until(lambda: heard.listening, PATIENCE)
 
 
 async def test_a_connection_keeps_its_peer_under_watch(socket: Path) -> None:

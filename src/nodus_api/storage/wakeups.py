@@ -24,6 +24,9 @@ ACCESS = "nodus_access"
 PROBE_SECONDS = 2.0
 """A listener is asked for a sign of life so often, and has as long again to give it."""
 
+SETTLE_SECONDS = 0.5
+"""How long a listener is waited for at first; what comes later does so while polls go on."""
+
 LISTEN_AGAIN_SECONDS = 15.0
 """After so long without LISTEN it is tried again: a standby may be the primary by now."""
 
@@ -33,22 +36,16 @@ log = logging.getLogger(__name__)
 class Wakeups:
     """Notifications of one channel, any number of them coalesced into one.
 
-    `listening` is False where the server gives no notifications: then only polls find changes, and
-    should come more often.
+    `listening` is False where the server gives no notifications (yet): then only polls find
+    changes, and should come more often. `alive` is False once a listener was lost: listen anew.
     """
 
-    def __init__(self, clock: Clock, *, listening: bool = True) -> None:
+    def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._stir = asyncio.Event()
         self._notified = False
-        self._lost = False
-        self._until = None if listening else clock.monotonic() + LISTEN_AGAIN_SECONDS
-        self.listening = listening
-
-    @property
-    def alive(self) -> bool:
-        """Whether all is as it can be; if not, listen anew."""
-        return not self._lost and (self._until is None or self._clock.monotonic() < self._until)
+        self.listening = False
+        self.alive = True
 
     async def wait(self, timeout: float) -> bool:  # noqa: ASYNC109 - a poll interval, not a deadline
         """Return True when notified since the last call, False after `timeout` seconds.
@@ -72,7 +69,7 @@ class Wakeups:
 
     def lost(self, *_: object) -> None:
         """Take note that the connection is gone."""
-        self._lost = True
+        self.alive = False
 
 
 @contextlib.asynccontextmanager
@@ -80,28 +77,39 @@ async def listen(database: Database, channel: str, clock: Clock) -> AsyncIterato
     """Listen on `channel` until the block ends.
 
     Where LISTEN cannot be had (a hot standby, a transaction pooler, no connection left) the
-    wake-ups are those of the clock alone.
+    wake-ups are those of the clock alone, and it is tried again.
     """
-    async with contextlib.AsyncExitStack() as stack:
-        try:
-            wakeups = await stack.enter_async_context(_listening(database, channel, clock))
-        except StorageError as error:
-            log.info("no LISTEN here, polling", extra={"channel": channel, "cause": str(error)})
-            wakeups = Wakeups(clock, listening=False)
+    wakeups, tried = Wakeups(clock), asyncio.Event()
+    keeping = spawn("listener", _keep(database, channel, clock, wakeups, tried))
+    try:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(SETTLE_SECONDS):
+                await tried.wait()
         yield wakeups
+    finally:
+        await end(keeping)
 
 
-@contextlib.asynccontextmanager
-async def _listening(database: Database, channel: str, clock: Clock) -> AsyncIterator[Wakeups]:
-    wakeups = Wakeups(clock)
-    async with database.dedicated() as connection:
-        connection.add_termination_listener(wakeups.lost)
-        await connection.add_listener(channel, wakeups.notify)
-        probing = spawn("listener's probe", _probe(connection, clock))
+async def _keep(
+    database: Database, channel: str, clock: Clock, wakeups: Wakeups, tried: asyncio.Event
+) -> None:
+    """Get a listener, and stay with it until it is lost."""
+    while wakeups.alive:
         try:
-            yield wakeups
-        finally:
-            await end(probing)
+            async with database.dedicated() as connection:
+                async with asyncio.timeout(PROBE_SECONDS):
+                    await connection.add_listener(channel, wakeups.notify)
+                connection.add_termination_listener(wakeups.lost)
+                wakeups.listening = True
+                tried.set()
+                await _probe(connection, clock)
+                wakeups.lost()
+        except (StorageError, OSError, TimeoutError) as error:
+            if not tried.is_set():
+                cause = {"channel": channel, "cause": str(error) or "no answer in time"}
+                log.info("no notifications come, polling", extra=cause)
+            tried.set()
+            await clock.sleep(LISTEN_AGAIN_SECONDS)
 
 
 async def _probe(connection: DriverConnection, clock: Clock) -> None:

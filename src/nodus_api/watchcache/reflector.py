@@ -152,21 +152,21 @@ class Reflector:
         Without notifications 40 times a second. After a quarter of a second in which nothing woke
         it, it asks for the state, too.
         """
-        poll = POLL_SECONDS if wakeups.listening else POLL_ALONE_SECONDS
-        enough, idle = round(POLL_SECONDS / poll), 0
+        idle = 0.0
         waking: asyncio.Task[bool] | None = None
         try:
             while True:
                 await self._catch_up(contents)
+                poll = POLL_SECONDS if wakeups.listening else POLL_ALONE_SECONDS
                 waking = waking or spawn("watchcache-wakeup", wakeups.wait(poll))
                 if await self._kicked_or(waking):
                     continue
                 woken = waking.result()
                 waking = None
                 contents.history.trim(self._clock.monotonic())
-                idle = 0 if woken else idle + 1
-                if idle >= enough:
-                    idle = 0
+                idle = 0.0 if woken else idle + poll
+                if idle > POLL_SECONDS - POLL_ALONE_SECONDS / 2:
+                    idle = 0.0
                     await self._check_state(contents)
                 if not wakeups.alive:
                     return

@@ -157,12 +157,12 @@ class Wakeups(Protocol):
 
     @property
     def alive(self) -> bool:
-        """Whether all is as it can be; if not, listen anew."""
+        """Whether no listener was lost; if one was, listen anew."""
         ...
 
     @property
     def listening(self) -> bool:
-        """Whether notifications come at all; if not, poll more often."""
+        """Whether notifications come; if not, poll more often."""
         ...
 
     async def wait(self, timeout: float) -> bool:  # noqa: ASYNC109  a poll interval, not a deadline
