@@ -19,7 +19,7 @@ async def main(url: str) -> None:
         committed.set()
         await asyncio.Event().wait()
 
-    published.notify = stand  # type: ignore[attr-defined]
+    published.notify = stand  # type: ignore[attr-defined, assignment]
     async with opened(url, Role.SCHEDULER) as database:
         publishing = asyncio.ensure_future(published.Publisher(database).change(1, "n1", "Running"))
         await committed.wait()

@@ -115,6 +115,15 @@ async def test_roles_settings_and_statements_stay_with_their_owner(
     assert tuple(left)[2:] in [(None, 0, 0), ("", 0, 0)]
 
 
+async def test_without_a_pooler_statements_stay_prepared(api_database: Database) -> None:
+    kept = sa.text("SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE '%$1 || %'")
+    asked = sa.text("SELECT :one || 'x'").bindparams(one="1")
+    async with api_database.transaction() as connection:
+        for _ in range(3):
+            await connection.execute(asked)
+        assert (await connection.scalars(kept)).one() == 1
+
+
 async def test_a_snapshot_stands_while_others_write(scheduler: Database, api: Database) -> None:
     publisher = Publisher(scheduler)
     await publisher.begin()

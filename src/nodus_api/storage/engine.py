@@ -16,6 +16,7 @@ known by the process number it invents for its clients.
 
 import asyncio
 import contextlib
+import itertools
 import logging
 import socket
 from collections.abc import AsyncIterator, Callable
@@ -62,6 +63,8 @@ SET tcp_keepalives_idle = 5;
 SET tcp_keepalives_interval = 5;
 SET tcp_keepalives_count = 3;
 """
+_numbers = itertools.count()  # of statements
+
 _PIN = "SELECT set_config('nodus.now', $1, false)"
 
 
@@ -80,7 +83,9 @@ class Link(asyncpg.Connection):
 
     async def prepare(self, query: str, *, name: str | None = None, **more: Any) -> Any:
         """Prepare a statement: behind a pooler without a name, so sent anew with each use."""
-        return await super().prepare(query, name="" if self.pooled else name, **more)
+        if not self.pooled:
+            name = name or f"nodus_{next(_numbers)}"
+        return await super().prepare(query, name=name or "", **more)
 
 
 DriverConnection: TypeAlias = Link
