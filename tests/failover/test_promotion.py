@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 from tests.failover.conftest import Pair, head_of, opened, replica
 from tests.failover.servers import Door, Server
 from tests.watchcache.conftest import until
@@ -208,6 +209,13 @@ async def test_a_planned_switchover_costs_nobody_anything(pair: Pair) -> None:  
         added = [("ADDED", "n2", "Queued", last), *told]
         assert [await events(one) for one in watchers] == [told, added, told, added]
         assert [one.over for one in watchers] == [None] * 4
+        # a history that begins at the marker still serves whoever saw all that was before it
+        async with scheduler.transaction() as connection:
+            await connection.execute(sa.select(sa.func.nodus.advance_oldest(MARKER)))
+        async with replica(pair.standby.url) as third:
+            assert await events(await watch(third, last)) == told
+            with pytest.raises(StateTooOld):
+                await watch(third, last - 1)
 
 
 async def test_a_restored_dump_and_a_clone_have_an_epoch_of_their_own(
