@@ -187,7 +187,7 @@ class Reflector:
     async def _check_state(self, contents: Contents) -> None:
         state = await self._feed.state()
         contents.took_state(state)
-        self._is_connected(contents, state.head)
+        self.health.head = max(self.health.head, state.head)  # rows alone tell that all is well
 
     # -- reading -------------------------------------------------------------------------------
 
@@ -203,7 +203,7 @@ class Reflector:
             full = len(rows) >= PIECE
             self.health.received += len(rows)
             self._apply(contents, self._whole_commits(ended=not full))
-            self._is_connected(contents, self._read_to, ended=not full)
+            self._is_connected(contents, self._read_to)
             if not full:
                 return
             await give_way()
@@ -236,8 +236,8 @@ class Reflector:
 
     # -- failure -------------------------------------------------------------------------------
 
-    def _is_connected(self, contents: Contents, head: int, *, ended: bool = True) -> None:
-        """Note an answer: `head` is the newest revision known, the log's last where `ended`."""
+    def _is_connected(self, contents: Contents, head: int) -> None:
+        """Note an answer; `head` is the newest revision read, applied or not."""
         self._tries = 0
         health = self.health
         if health.cut_off_since is not None:
@@ -247,7 +247,7 @@ class Reflector:
         health.refused = False
         health.cut_off_since = None
         health.head = max(head, contents.position, health.head)
-        if ended and health.head <= contents.position:
+        if health.head <= contents.position:
             health.equal_since = self._clock.monotonic()
 
     def _fault(self, fault: FeedFault) -> None:
