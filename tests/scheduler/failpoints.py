@@ -18,7 +18,7 @@ from uuid import UUID
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from nodus_api.storage.engine import Database, DriverConnection, Role
+from nodus_api.storage.engine import Database, Deadline, DriverConnection, Role
 from nodus_api.storage.errors import StorageContention, StorageUnavailable
 from nodus_api.suppliers.supplier import (
     Ambiguous,
@@ -212,10 +212,12 @@ class FaultyDatabase(Database):
         self.where = pool.where
 
     @contextlib.asynccontextmanager
-    async def transaction(self, read_only: bool = False) -> AsyncIterator[AsyncConnection]:
+    async def transaction(
+        self, read_only: bool = False, *, deadline: Deadline | None = None
+    ) -> AsyncIterator[AsyncConnection]:
         process, site = self._process, Site(Kind.COMMIT, _where())
         process.alive()
-        entered = self._pool.transaction(read_only)
+        entered = self._pool.transaction(read_only, deadline=deadline)
         connection = await entered.__aenter__()
         try:
             yield _watched(process, connection)
@@ -226,13 +228,15 @@ class FaultyDatabase(Database):
             await _commit(process, None if read_only else site, entered)
 
     @contextlib.asynccontextmanager
-    async def snapshot(self) -> AsyncIterator[AsyncConnection]:
-        async with self._pool.snapshot() as connection:
+    async def snapshot(self, *, deadline: Deadline | None = None) -> AsyncIterator[AsyncConnection]:
+        async with self._pool.snapshot(deadline=deadline) as connection:
             yield _watched(self._process, connection)
 
     @contextlib.asynccontextmanager
-    async def single_reads(self) -> AsyncIterator[AsyncConnection]:
-        async with self._pool.single_reads() as connection:
+    async def single_reads(
+        self, *, deadline: Deadline | None = None
+    ) -> AsyncIterator[AsyncConnection]:
+        async with self._pool.single_reads(deadline=deadline) as connection:
             yield _watched(self._process, connection)
 
     @contextlib.asynccontextmanager

@@ -16,7 +16,7 @@ from tests.scheduler.world import Runner, World
 
 from nodus_api.clock import ManualClock
 from nodus_api.storage import tables as t
-from nodus_api.storage.engine import Database, Role
+from nodus_api.storage.engine import Database, Deadline, Role
 
 
 class Killed(BaseException):
@@ -31,12 +31,14 @@ class MortalDatabase(Database):
     died: int = 0
 
     @contextlib.asynccontextmanager
-    async def transaction(self, read_only: bool = False) -> AsyncIterator[AsyncConnection]:
+    async def transaction(
+        self, read_only: bool = False, *, deadline: Deadline | None = None
+    ) -> AsyncIterator[AsyncConnection]:
         if not read_only and self.lives is not None:
             self.lives -= 1
             if self.lives < 0 and not self.committed:
                 self._die()
-        async with super().transaction(read_only) as connection:
+        async with super().transaction(read_only, deadline=deadline) as connection:
             yield connection
         if not read_only and self.lives is not None and self.lives < 0:
             self._die()

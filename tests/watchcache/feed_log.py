@@ -83,6 +83,7 @@ class Waking:
     def __init__(self, log: "FeedLog") -> None:
         self._log = log
         self.alive = True
+        self.listening = True
 
     async def wait(self, timeout: float) -> bool:  # noqa: ASYNC109  the protocol's name
         self._log.check()

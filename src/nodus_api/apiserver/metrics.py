@@ -272,6 +272,7 @@ def cache_facts(cache: AttemptCache) -> dict[str, float]:
         "nodus_watchcache_attempts": cache.size,
         "nodus_watchcache_watchers": len(cache.watchers),
         "nodus_watchcache_behind_revisions": max(health.head - cache.position, 0),
+        "nodus_watchcache_seconds_since_equal": health.seconds_since_equal,
         "nodus_watchcache_connected": float(health.connected),
         "nodus_watchcache_reloads_total": health.reloads,
         "nodus_watchcache_gap_faults_total": health.faults,

@@ -7,10 +7,18 @@ one URL serves all parts and each can do only what its part needs (AS-117). A lo
 member stays what it is, with one warning. The pool does not ping before use: after a restart of
 the server the first transaction fails as `StorageUnavailable`, the whole pool is renewed, and the
 caller, who must be ready to try again anyway, does.
+
+Decision 2: behind a transaction pooler (PgBouncer and its kind) nothing may be left on a session
+that somebody else gets next: role and search path are set in each transaction, statements are
+never kept prepared, and what needs a session of its own is refused (`PooledSession`). A pooler is
+known by the process number it invents for its clients.
 """
 
+import asyncio
 import contextlib
+import itertools
 import logging
+import socket
 from collections.abc import AsyncIterator, Callable
 from datetime import datetime
 from enum import StrEnum
@@ -18,10 +26,12 @@ from typing import Any, TypeAlias
 from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
+import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
 from nodus_api.storage.errors import (
     OLDEST_SERVER,
+    PooledSession,
     StorageError,
     StorageUnavailable,
     TooOldServer,
@@ -31,23 +41,88 @@ from nodus_api.storage.errors import (
 
 log = logging.getLogger(__name__)
 
-# generic in its stubs alone
-DriverConnection: TypeAlias = "asyncpg.Connection[Any]"
+CONNECT_TIMEOUT_SECONDS = 4.0
+"""How long a host may take to give a session; of several hosts each."""
 
-CONNECT_TIMEOUT_SECONDS = 10.0
-
-_SESSION = """
-SELECT pg_has_role(session_user, r.oid, $2) AS member,
-       set_config('search_path', 'nodus', false),
-       set_config('default_transaction_isolation', 'read committed', false)
-FROM (SELECT to_regrole($1) AS oid) r
-"""
-_PIN = "SELECT set_config('nodus.now', $1, false)"
-_BECOME = {
-    "nodus_migrate": "SET ROLE nodus_migrate",
-    "nodus_api": "SET ROLE nodus_api",
-    "nodus_scheduler": "SET ROLE nodus_scheduler",
+_KEEPALIVE = {  # a peer that is gone is noticed within 5 s, also by a connection that only listens
+    "TCP_KEEPIDLE": 2,
+    "TCP_KEEPINTVL": 1,
+    "TCP_KEEPCNT": 3,
+    "TCP_USER_TIMEOUT": 4000,  # milliseconds
 }
+
+# since 16 a membership may lack the right to SET ROLE, and has a word of its own for it
+_SESSION = """
+SELECT pg_has_role(session_user, to_regrole($1)::oid, CASE
+    WHEN current_setting('server_version_num')::int >= 160000 THEN 'SET' ELSE 'MEMBER' END)
+"""
+_SETTINGS = """
+SET search_path = nodus;
+SET default_transaction_isolation = 'read committed';
+SET tcp_keepalives_idle = 5;
+SET tcp_keepalives_interval = 5;
+SET tcp_keepalives_count = 3;
+"""
+_numbers = itertools.count()  # of statements
+
+_PIN = "SELECT set_config('nodus.now', $1, false)"
+
+
+class Link(asyncpg.Connection):
+    """A driver connection that notices when its peer is gone.
+
+    `pooled` says that a pooler stands between: each transaction may be another session's.
+    """
+
+    __slots__ = ("pooled",)
+
+    def __init__(self, protocol: Any, transport: Any, *rest: Any) -> None:
+        super().__init__(protocol, transport, *rest)
+        self.pooled = False
+        _keep_alive(transport.get_extra_info("socket"))
+
+    async def prepare(self, query: str, *, name: str | None = None, **more: Any) -> Any:
+        """Prepare a statement: behind a pooler without a name, so sent anew with each use."""
+        if not self.pooled:
+            name = name or f"nodus_{next(_numbers)}"
+        return await super().prepare(query, name=name or "", **more)
+
+
+DriverConnection: TypeAlias = Link
+
+
+class Deadline:
+    """How long the server may say nothing: then the connection is closed, and the wait for it ends.
+
+    Closed, not cancelled: cancelling asks the server, which may be what does not answer.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        """`seconds` are real ones, counted from the block's begin and from each `again`."""
+        self.seconds = seconds
+        self.passed = False
+        self._driver: DriverConnection | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def begin(self, driver: DriverConnection) -> None:
+        """Watch over a connection."""
+        self._driver = driver
+        self.again()
+
+    def again(self) -> None:
+        """Count anew: the server has said something."""
+        self.end()
+        self._timer = asyncio.get_running_loop().call_later(self.seconds, self._pass)
+
+    def end(self) -> None:
+        """Count no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _pass(self) -> None:
+        self.passed = True
+        if self._driver is not None:
+            self._driver.terminate()
 
 
 class Role(StrEnum):
@@ -80,6 +155,7 @@ class Database:
         self._pinned_now = pinned_now
         self._warned = False
         self.where = mask_password(self._url)
+        self._member = False
         self._engine = create_async_engine(
             "postgresql+asyncpg://",
             async_creator=self._connect,
@@ -89,59 +165,118 @@ class Database:
         )
 
     @contextlib.asynccontextmanager
-    async def transaction(self, read_only: bool = False) -> AsyncIterator[AsyncConnection]:
+    async def transaction(
+        self, read_only: bool = False, *, deadline: Deadline | None = None
+    ) -> AsyncIterator[AsyncConnection]:
         """Yield a connection in a READ COMMITTED transaction: commit at the end, else roll back.
 
-        The isolation the feed needs to write (`lock_feed`).
+        The isolation the feed needs to write (`lock_feed`). Where `deadline` passes, the block
+        ends as StorageUnavailable.
         """
-        async with self._session("READ COMMITTED", read_only=read_only) as connection:
+        async with self._session("READ COMMITTED", read_only, deadline) as connection:
             yield connection
 
     @contextlib.asynccontextmanager
-    async def snapshot(self) -> AsyncIterator[AsyncConnection]:
+    async def snapshot(self, *, deadline: Deadline | None = None) -> AsyncIterator[AsyncConnection]:
         """Yield a connection in a REPEATABLE READ READ ONLY transaction: one view for all reads."""
-        async with self._session("REPEATABLE READ", read_only=True) as connection:
+        async with self._session("REPEATABLE READ", True, deadline) as connection:
             yield connection
 
     @contextlib.asynccontextmanager
-    async def single_reads(self) -> AsyncIterator[AsyncConnection]:
+    async def single_reads(
+        self, *, deadline: Deadline | None = None
+    ) -> AsyncIterator[AsyncConnection]:
         """Yield a connection whose every statement is its own snapshot, without BEGIN and COMMIT.
 
         One round trip a read instead of three; for single SELECTs.
         """
-        with self._translated():
-            async with self._engine.connect() as plain:
+        async with self._connected(deadline) as (plain, driver):
+            if driver.pooled:
+                async with self._begun(plain, driver, "READ COMMITTED") as connection:
+                    yield connection
+            else:
                 connection = await plain.execution_options(isolation_level="AUTOCOMMIT")
                 await self._pin(connection)
                 yield connection
 
     @contextlib.asynccontextmanager
     async def dedicated(self) -> AsyncIterator[DriverConnection]:
-        """Yield one driver connection outside the pool: for LISTEN, session locks and upkeep."""
+        """Yield one driver connection outside the pool: for LISTEN, session locks and upkeep.
+
+        Raises PooledSession behind a transaction pooler, where no session is anybody's own.
+        """
         with self._translated():
             connection = await self._connect()
             try:
+                if connection.pooled:
+                    raise PooledSession(self.where)
                 yield connection
-            finally:
-                try:
-                    await connection.close(timeout=2)
-                except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
-                    connection.terminate()
+            except BaseException:
+                connection.terminate()  # a farewell to a server that is silent would take its time
+                raise
+            try:
+                await connection.close(timeout=2)
+            except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+                connection.terminate()
 
     async def close(self) -> None:
         """End every connection of the pool."""
         await self._engine.dispose()
 
     @contextlib.asynccontextmanager
-    async def _session(self, isolation: Any, *, read_only: bool) -> AsyncIterator[AsyncConnection]:
-        with self._translated():
-            async with self._engine.connect() as plain:
-                connection = await plain.execution_options(
-                    isolation_level=isolation, postgresql_readonly=read_only
-                )
-                await self._pin(connection)
-                async with connection.begin():
-                    yield connection
+    async def _session(
+        self, isolation: Any, read_only: bool, deadline: Deadline | None
+    ) -> AsyncIterator[AsyncConnection]:
+        async with (
+            self._connected(deadline) as (plain, driver),
+            self._begun(plain, driver, isolation, read_only) as connection,
+        ):
+            yield connection
+
+    @contextlib.asynccontextmanager
+    async def _connected(
+        self, deadline: Deadline | None
+    ) -> AsyncIterator[tuple[AsyncConnection, DriverConnection]]:
+        """Take a connection of the pool, watched over by `deadline`, whose errors are ours."""
+        with self._translated(deadline):
+            async with contextlib.AsyncExitStack() as stack:
+                try:
+                    async with asyncio.timeout(None if deadline is None else deadline.seconds):
+                        plain = await stack.enter_async_context(self._engine.connect())
+                except TimeoutError as error:
+                    raise StorageUnavailable(self.where, "no connection in time") from error
+                driver: Any = (await plain.get_raw_connection()).driver_connection
+                if deadline is not None:
+                    stack.callback(deadline.end)
+                    deadline.begin(driver)
+                yield plain, driver
+
+    @contextlib.asynccontextmanager
+    async def _begun(
+        self,
+        plain: AsyncConnection,
+        driver: DriverConnection,
+        isolation: Any,
+        read_only: bool = False,
+    ) -> AsyncIterator[AsyncConnection]:
+        connection = await plain.execution_options(
+            isolation_level=isolation, postgresql_readonly=read_only
+        )
+        if not driver.pooled:
+            await self._pin(connection)
+        async with connection.begin():
+            if driver.pooled:
+                await connection.execute(self._begin_pooled())
+            yield connection
+
+    def _begin_pooled(self) -> sa.Select[Any]:
+        """What a session of our own keeps, for one transaction alone."""
+        settings = {"search_path": "nodus"}
+        if self._member:
+            settings["role"] = self._role.value
+        if self._pinned_now is not None:
+            settings["nodus.now"] = self._pinned_now().isoformat()
+        return sa.select(*(sa.func.set_config(*item, True) for item in settings.items()))
 
     async def _pin(self, connection: AsyncConnection) -> None:
         """Make `nodus.now()` answer the pinned moment on this connection, unless it does already.
@@ -153,23 +288,34 @@ class Database:
         moment, raw = self._pinned_now().isoformat(), await connection.get_raw_connection()
         if raw.info.get("pinned") != moment:
             driver: Any = raw.driver_connection
+            if driver.is_closed():  # which the pool learns of its own statements only
+                await connection.invalidate()
+                raise StorageUnavailable(self.where, "the connection was lost")
             await driver.execute(_PIN, moment)
             raw.info["pinned"] = moment
 
     @contextlib.contextmanager
-    def _translated(self) -> Any:
+    def _translated(self, deadline: Deadline | None = None) -> Any:
         try:
             yield
-        except StorageError:
+        except StorageError as error:
+            self._explain(deadline, error)
             raise
         except Exception as error:
             meant = translate(error, self.where)
             if meant is None:
                 raise
+            self._explain(deadline, error)
             raise meant from error
 
+    def _explain(self, deadline: Deadline | None, error: Exception) -> None:
+        """Raise what happened where the connection was closed because the server said nothing."""
+        if deadline is not None and deadline.passed:
+            cause = f"no answer within {deadline.seconds:g} s"
+            raise StorageUnavailable(self.where, cause) from error
+
     async def _connect(self) -> DriverConnection:
-        connection = await open_connection(self._url)
+        connection = await open_connection(self._url, pooled=True)
         try:
             await self._become(connection)
         except BaseException:
@@ -178,12 +324,12 @@ class Database:
         return connection
 
     async def _become(self, connection: DriverConnection) -> None:
-        # since 16 a membership may lack the right to SET ROLE, and has a word of its own for it
-        word = "SET" if connection.get_server_version().major >= 16 else "MEMBER"
-        member = await connection.fetchval(_SESSION, self._role.value, word)
-        if member:
-            await connection.execute(_BECOME[self._role.value])
-        elif member is False and not self._warned:  # None: there is no such role before `migrate`
+        member = await connection.fetchval(_SESSION, self._role.value)
+        self._member = bool(member)
+        if not connection.pooled:
+            become = f"SET ROLE {self._role.value}" if member else ""
+            await connection.execute(_SETTINGS + become)
+        if member is False and not self._warned:  # None: there is no such role before `migrate`
             self._warned = True
             log.warning(
                 "the database login is no member of its part's role and keeps its own rights",
@@ -191,25 +337,58 @@ class Database:
             )
 
 
-async def open_connection(url: str) -> DriverConnection:
+async def open_connection(url: str, *, pooled: bool = False) -> DriverConnection:
     """Return a driver connection to a server that is new enough.
 
-    `url` is one of `driver_url`. Raises StorageUnavailable and TooOldServer.
+    `url` is one of `driver_url`; of several hosts the first that `target_session_attrs` allows.
+    Raises StorageUnavailable and TooOldServer, and PooledSession behind a transaction pooler unless
+    `pooled`.
     """
     where = mask_password(url)
     try:
-        connection = await asyncpg.connect(url, timeout=CONNECT_TIMEOUT_SECONDS)
+        connection: DriverConnection = await asyncpg.connect(
+            url,
+            timeout=CONNECT_TIMEOUT_SECONDS,
+            connection_class=Link,
+            statement_cache_size=0,  # SQLAlchemy keeps its own; a pooler must not meet names
+        )
     except (OSError, TimeoutError, ValueError, asyncpg.InterfaceError) as error:
         raise StorageUnavailable(where, str(error) or "no answer in time") from error
     except asyncpg.PostgresError as error:
         raise translate(error, where) or error from error
-    version = connection.get_server_version()
     try:
-        require_supported(version.major, version.minor)
-    except TooOldServer:
+        await _check_server(connection, where, pooled=pooled)
+    except BaseException:
         connection.terminate()
         raise
     return connection
+
+
+async def _check_server(connection: DriverConnection, where: str, *, pooled: bool) -> None:
+    version = connection.get_server_version()
+    require_supported(version.major, version.minor)
+    try:
+        connection.pooled = await connection.fetchval(
+            "SELECT pg_backend_pid() <> $1",
+            connection.get_server_pid(),
+            timeout=CONNECT_TIMEOUT_SECONDS,
+        )
+    except (OSError, TimeoutError, asyncpg.InterfaceError) as error:
+        raise StorageUnavailable(where, str(error) or "no answer in time") from error
+    except asyncpg.PostgresError as error:
+        raise translate(error, where) or error from error
+    if connection.pooled and not pooled:
+        raise PooledSession(where)
+
+
+def _keep_alive(connected: socket.socket | None) -> None:
+    if connected is None or connected.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEEPALIVE.items():
+        option = getattr(socket, name, None)  # not every system has all of them
+        if option is not None:
+            connected.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def require_supported(major: int, minor: int) -> None:

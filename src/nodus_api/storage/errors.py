@@ -101,6 +101,16 @@ class TooOldServer(StorageError):
         )
 
 
+class PooledSession(StorageError):
+    """A transaction pooler stands before the server where a session of one's own is needed."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__(
+            f"PostgreSQL at {where} is behind a connection pooler, which keeps no session: name "
+            "the server itself with --database-url; only `nodus serve` works through a pooler."
+        )
+
+
 class MigrationRefused(StorageError):
     """The login may not prepare roles and schema; the text says what is missing."""
 

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from nodus_api.clock import Clock, give_way
-from nodus_api.storage.engine import Database
+from nodus_api.storage.engine import Database, Deadline
 from nodus_api.storage.migrated import again_if_migrated
 from nodus_api.storage.tables import (
     attempt_objects,
@@ -32,6 +32,9 @@ PIECE = 1000
 DOCUMENT_WINDOW = timedelta(seconds=75)
 HISTORY_TIMEOUT = timedelta(seconds=20)
 """How long a statement that walks old history, or stands in for a cache, may take (LW-198)."""
+
+ANSWER_SECONDS = 4.0
+"""How long the server may say nothing before it counts as out of reach; a poll comes on top."""
 
 
 class Change(NamedTuple):
@@ -92,18 +95,25 @@ class FeedSnapshot:
     Read `objects()` to its end before `backfill()`: they share one connection.
     """
 
-    def __init__(self, connection: AsyncConnection, state: FeedState, window: timedelta) -> None:
+    def __init__(
+        self,
+        connection: AsyncConnection,
+        state: FeedState,
+        window: timedelta,
+        deadline: Deadline,
+    ) -> None:
+        """`deadline` watches over the connection, and is renewed with each piece."""
         self._connection = connection
         self._window = window
+        self._deadline = deadline
         self.state = state
 
     async def objects(
         self, project: str | None = None, name: str | None = None
     ) -> AsyncIterator[list[StoredObject]]:
         """Give every object, in pieces, by project and name; or one project's, or one of it."""
-        async with self._connection.stream(read_objects(project, name)) as rows:
-            async for piece in rows.partitions(PIECE):
-                yield list(map(StoredObject._make, piece))
+        async for piece in self._pieces(read_objects(project, name)):
+            yield list(map(StoredObject._make, piece))
 
     async def backfill(self, documents: timedelta = DOCUMENT_WINDOW) -> AsyncIterator[list[Change]]:
         """Give the window's changes up to the head in order, in pieces.
@@ -117,9 +127,17 @@ class FeedSnapshot:
             read_stubs(first, whole - 1),
             read_changes(whole - 1).where(changes.c.rev <= self.state.head),
         ):
-            async with self._connection.stream(statement) as rows:
-                async for piece in rows.partitions(PIECE):
-                    yield list(map(Change._make, piece))
+            async for piece in self._pieces(statement):
+                yield list(map(Change._make, piece))
+
+    async def _pieces(
+        self, statement: sa.Select[Any]
+    ) -> AsyncIterator[Sequence[sa.Row[tuple[Any, ...]]]]:
+        self._deadline.again()
+        async with self._connection.stream(statement) as rows:
+            async for piece in rows.partitions(PIECE):
+                self._deadline.again()
+                yield piece
 
     async def _first_since(self, moment: datetime, low: int) -> int:
         """Return the first revision from `low` on whose row is of `moment` or later, else head + 1.
@@ -130,6 +148,7 @@ class FeedSnapshot:
         while low < high:
             middle = (low + high) // 2
             row = (await self._connection.execute(read_moment(middle))).one_or_none()
+            self._deadline.again()
             if row is None or row.at >= moment:
                 high = middle
             else:
@@ -149,15 +168,18 @@ class Feed:
         *,
         clock: Clock,
         history_timeout: timedelta = HISTORY_TIMEOUT,
+        answer_seconds: float = ANSWER_SECONDS,
     ) -> None:
+        """`answer_seconds` is how long the server may say nothing before it is out of reach."""
         self._database = database
         self._clock = clock
         self._history_timeout = history_timeout
+        self._answer_seconds = answer_seconds
 
     @again_if_migrated
     async def state(self) -> FeedState:
         """Return head, edge and epochs, of one moment."""
-        async with self._database.single_reads() as connection:
+        async with self._database.single_reads(deadline=self._deadline()) as connection:
             return await _state(connection)
 
     async def head(self) -> int:
@@ -170,15 +192,16 @@ class Feed:
 
         A full piece may end inside a commit.
         """
-        async with self._database.single_reads() as connection:
+        async with self._database.single_reads(deadline=self._deadline()) as connection:
             rows = await connection.execute(read_changes(after).limit(limit))
             return list(map(Change._make, rows))
 
     @contextlib.asynccontextmanager
     async def snapshot(self, window: timedelta) -> AsyncIterator[FeedSnapshot]:
         """Open one view of the database: its objects, and the changes of the last `window`."""
-        async with self._database.snapshot() as connection:
-            yield FeedSnapshot(connection, await _state(connection), window)
+        deadline = self._deadline()
+        async with self._database.snapshot(deadline=deadline) as connection:
+            yield FeedSnapshot(connection, await _state(connection), window, deadline)
 
     @contextlib.asynccontextmanager
     async def standing(self) -> AsyncIterator[FeedSnapshot]:
@@ -187,9 +210,10 @@ class Feed:
         Its reads raise StorageTimeout when they take longer than `history_timeout`, and
         StatementOutdated once after a migration: who reads begins again (`again_if_migrated`).
         """
-        async with self._database.snapshot() as connection:
+        deadline = self._deadline(walks=True)
+        async with self._database.snapshot(deadline=deadline) as connection:
             await self._bound(connection)
-            yield FeedSnapshot(connection, await _state(connection), timedelta(0))
+            yield FeedSnapshot(connection, await _state(connection), timedelta(0), deadline)
 
     @again_if_migrated
     async def first_changes(
@@ -201,7 +225,9 @@ class Feed:
         The edge is read after the rows: if it is not above `after + 1`, no row was missing.
         Raises StorageTimeout when it takes longer than `history_timeout`.
         """
-        async with self._database.transaction(read_only=True) as connection:
+        async with self._database.transaction(
+            read_only=True, deadline=self._deadline(walks=True)
+        ) as connection:
             await self._bound(connection)
             rows = await connection.execute(read_first_changes(after, upto, project))
             found: list[Change] = []
@@ -213,7 +239,7 @@ class Feed:
     @again_if_migrated
     async def documents(self, revs: Sequence[int]) -> dict[int, bytes]:
         """Return the documents of those of `revs` that the log still has."""
-        async with self._database.single_reads() as connection:
+        async with self._database.single_reads(deadline=self._deadline()) as connection:
             rows = await connection.execute(read_documents(revs))
             return {row.rev: row.doc for row in rows}
 
@@ -224,7 +250,7 @@ class Feed:
         None too if the log has lost `rev`. While it has it, it has the predecessor (`prev_rev`,
         `prev_doc`: storage.md section 5).
         """
-        async with self._database.single_reads() as connection:
+        async with self._database.single_reads(deadline=self._deadline()) as connection:
             found: bytes | None = await connection.scalar(read_previous(rev))
             return found
 
@@ -252,6 +278,11 @@ class Feed:
         """Listen for publishes, on a connection of its own."""
         return listen(self._database, FEED, self._clock)
 
+    def _deadline(self, *, walks: bool = False) -> Deadline:
+        """The server ends a walk of old history itself, and is given the time to."""
+        seconds = self._history_timeout.total_seconds() if walks else 0.0
+        return Deadline(seconds + self._answer_seconds)
+
     async def _bound(self, connection: AsyncConnection) -> None:
         milliseconds = str(int(self._history_timeout.total_seconds() * 1000))
         await connection.execute(
@@ -260,7 +291,7 @@ class Feed:
 
     @again_if_migrated
     async def _one(self, statement: sa.Select[Any]) -> Any:
-        async with self._database.single_reads() as connection:
+        async with self._database.single_reads(deadline=self._deadline()) as connection:
             return (await connection.scalars(statement)).one()
 
 

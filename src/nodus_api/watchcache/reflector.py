@@ -20,6 +20,7 @@ from nodus_api.watchcache.source import Change, ChangeFeed, Wakeups
 
 PIECE = 1000
 POLL_SECONDS = 0.25
+POLL_ALONE_SECONDS = 0.025  # where no notification comes (storage.md section 3.3)
 RETRY_SECONDS = (0.1, 3.0)
 
 log = logging.getLogger(__name__)
@@ -45,6 +46,7 @@ class Sink(Protocol):
 class FeedHealth:
     """How the following goes, for metrics and health checks; times are monotonic seconds."""
 
+    clock: Clock
     connected: bool = False
     refused: bool = False  # the last try to reach Postgres failed
     cut_off_since: float | None = None
@@ -53,6 +55,13 @@ class FeedHealth:
     reloads: int = 0
     faults: int = 0
     received: int = 0
+
+    @property
+    def seconds_since_equal(self) -> float:
+        """How long ago the position was last known to be the head; 0 before the first load."""
+        if self.equal_since is None:
+            return 0.0
+        return self.clock.monotonic() - self.equal_since
 
 
 class Reflector:
@@ -77,7 +86,9 @@ class Reflector:
         self._held: list[Change] = []  # read, and not applied: the end of their commit is not seen
         self._kicked = asyncio.Event()
         self._tries = 0
-        self.health = FeedHealth()
+        self._began = 0.0
+        self._cut_off_by: type[StorageError] | None = None
+        self.health = FeedHealth(clock)
         self.crashes = Crashes(clock)
 
     def kick(self) -> None:
@@ -87,8 +98,10 @@ class Reflector:
     async def run(self) -> None:
         """Load and follow until cancelled; every failure is logged and tried again."""
         while True:
+            self._began = self._clock.monotonic()
             try:
                 await self._session()
+                await self._pause()  # notifications ended: others may be losing theirs as well
             except FeedFault as fault:
                 self._fault(fault)
                 await self._pause()
@@ -103,9 +116,12 @@ class Reflector:
     # -- one session with the database ---------------------------------------------------------
 
     async def _session(self) -> None:
-        contents = self._contents or await self._load()
-        async with self._feed.listen() as wakeups:
+        contents = self._contents
+        if contents is None:
+            contents = await self._load()
+        else:
             await self._check_state(contents)
+        async with self._feed.listen() as wakeups:
             await self._follow(contents, wakeups)
 
     async def _load(self) -> Contents:
@@ -124,6 +140,7 @@ class Reflector:
         self._read_to = contents.position
         self._held.clear()
         self.health.reloads += 1
+        self.health.head = contents.position
         self._is_connected(contents, contents.position)
         self._sink.loaded(contents)
         log.info(
@@ -133,18 +150,26 @@ class Reflector:
         return contents
 
     async def _follow(self, contents: Contents, wakeups: Wakeups) -> None:
-        """Read whenever woken, and four times a second, until the wake-ups stop to come."""
+        """Read whenever woken, and four times a second, until the wake-ups stop to come.
+
+        Without notifications 40 times a second. After a quarter of a second in which nothing woke
+        it, it asks for the state, too.
+        """
+        idle = 0.0
         waking: asyncio.Task[bool] | None = None
         try:
             while True:
                 await self._catch_up(contents)
-                waking = waking or spawn("watchcache-wakeup", wakeups.wait(POLL_SECONDS))
+                poll = POLL_SECONDS if wakeups.listening else POLL_ALONE_SECONDS
+                waking = waking or spawn("watchcache-wakeup", wakeups.wait(poll))
                 if await self._kicked_or(waking):
                     continue
                 woken = waking.result()
                 waking = None
                 contents.history.trim(self._clock.monotonic())
-                if not woken:
+                idle = 0.0 if woken else idle + poll
+                if idle > POLL_SECONDS - POLL_ALONE_SECONDS / 2:
+                    idle = 0.0
                     await self._check_state(contents)
                 if not wakeups.alive:
                     return
@@ -165,7 +190,7 @@ class Reflector:
     async def _check_state(self, contents: Contents) -> None:
         state = await self._feed.state()
         contents.took_state(state)
-        self._is_connected(contents, state.head)
+        self.health.head = max(self.health.head, state.head)  # rows alone tell that all is well
 
     # -- reading -------------------------------------------------------------------------------
 
@@ -215,15 +240,17 @@ class Reflector:
     # -- failure -------------------------------------------------------------------------------
 
     def _is_connected(self, contents: Contents, head: int) -> None:
+        """Note an answer; `head` is the newest revision read, applied or not."""
         self._tries = 0
         health = self.health
         if health.cut_off_since is not None:
             log.info("the change log is followed again", extra={"rev": contents.position})
+        self._cut_off_by = None
         health.connected = True
         health.refused = False
         health.cut_off_since = None
-        health.head = max(head, contents.position)
-        if head <= contents.position:
+        health.head = max(head, contents.position, health.head)
+        if health.head <= contents.position:
             health.equal_since = self._clock.monotonic()
 
     def _fault(self, fault: FeedFault) -> None:
@@ -240,12 +267,18 @@ class Reflector:
         self.health.refused = True
         if self.health.cut_off_since is None:
             self.health.cut_off_since = self._clock.monotonic()
+        if type(error) is not self._cut_off_by:  # out of reach, then refused: two facts
+            self._cut_off_by = type(error)
             log.warning("the change log cannot be read", extra={"cause": str(error)})
         await self._pause()
 
     async def _pause(self) -> None:
-        """Wait before the next try: doubling from 0.1 s to 3 s, half of it by chance."""
+        """Wait before the next try: doubling from 0.1 s to 3 s, half of it by chance.
+
+        What the last try took counts: one that waited for a silent server is followed by the next.
+        """
         least, most = RETRY_SECONDS
         seconds = min(least * 2**self._tries, most)
         self._tries = min(self._tries + 1, 16)
-        await self._clock.sleep(seconds * (0.5 + self._chance() / 2))
+        taken = self._clock.monotonic() - self._began
+        await self._clock.sleep(max(seconds - taken, least) * (0.5 + self._chance() / 2))

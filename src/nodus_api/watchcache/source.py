@@ -157,7 +157,12 @@ class Wakeups(Protocol):
 
     @property
     def alive(self) -> bool:
-        """Whether notifications still come; if not, listen anew."""
+        """Whether no listener was lost; if one was, listen anew."""
+        ...
+
+    @property
+    def listening(self) -> bool:
+        """Whether notifications come; if not, poll more often."""
         ...
 
     async def wait(self, timeout: float) -> bool:  # noqa: ASYNC109  a poll interval, not a deadline
