@@ -40,6 +40,10 @@ _MAY_GO = """
 SELECT $2 <= f.oldest AND $2 <= (SELECT max(rev) FROM nodus.changes)
 FROM nodus.feed f JOIN nodus.leader l ON l.token = $1
 """
+_LEAVING = """
+SELECT i.inhdetachpending FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+WHERE i.inhparent = 'nodus.changes'::regclass AND c.relname = $1
+"""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -165,8 +169,10 @@ class UpkeepStore:
             if not await connection.fetchval("SELECT pg_try_advisory_lock($1)", UPKEEP_LOCK):
                 raise StorageContention("another session takes partitions of the log away")
             await _must_go(connection, token, partition)
-            if partition.attached:
-                how = "FINALIZE" if partition.leaving else "CONCURRENTLY"
+            # a session that seemed to be dead may have gone on until it let go of the lock
+            leaving = await connection.fetchval(_LEAVING, partition.name)
+            if leaving is not None:
+                how = "FINALIZE" if leaving else "CONCURRENTLY"
                 await connection.execute(f"SET statement_timeout = '{MOST_SECONDS}s'")
                 await connection.execute(
                     f"ALTER TABLE nodus.changes DETACH PARTITION nodus.{partition.name} {how}"
@@ -174,7 +180,7 @@ class UpkeepStore:
             async with connection.transaction():
                 await _fence(connection, token)
                 await connection.execute("SET LOCAL lock_timeout = '200ms'")
-                await connection.execute(f"DROP TABLE nodus.{partition.name}")
+                await connection.execute(f"DROP TABLE IF EXISTS nodus.{partition.name}")
 
     @asynccontextmanager
     async def _as_owner(self) -> AsyncIterator[DriverConnection]:
