@@ -131,6 +131,7 @@ class Up:
     def kill(self) -> None:
         """End the supervisor alone, by SIGKILL."""
         assert self.process is not None
+        self._cutting()
         self.process.kill()
         self.process.wait()
 
@@ -146,8 +147,14 @@ class Up:
         """Kill a part with SIGKILL and return its pid."""
         pid = self.pid(part)
         assert pid
+        self._cutting()
         os.kill(pid, signal.SIGKILL)
         return pid
+
+    def _cutting(self) -> None:
+        """Tell the recorder that watches may break from now on (H-20)."""
+        if self.recorder is not None:
+            self.recorder.killed()
 
     def nodus(self, *arguments: str, stdin: str | None = None, check: bool = True) -> Result:
         """Run a command on this data directory, in this process."""
@@ -157,7 +164,7 @@ class Up:
 
     @contextmanager
     def recorded(self) -> Iterator["Up"]:
-        """Watch it from now on, and check all that was seen at the end (H-01 to H-23)."""
+        """Watch it from now on, and check all that was seen at the end (H-01 to H-23, G11)."""
         with Recorder(self) as self.recorder:
             yield self
         self.recorder = None

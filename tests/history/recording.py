@@ -24,7 +24,7 @@ from typing import Any, Protocol, TypeVar
 from urllib.parse import quote
 
 from tests.history import rows
-from tests.history.checking import assert_sound
+from tests.history.checking import LIVES, WIRE, Checker, assert_sound
 from tests.history.facts import Answer, Ending, Event, Head, History, Stream, event_of
 from tests.history.processes import running
 
@@ -94,10 +94,17 @@ class Following:
 class Recorder:
     """Records one server from `__enter__` on; leaving it without an error checks the history."""
 
-    def __init__(self, server: Server, *, quiet: bool = False) -> None:
+    def __init__(
+        self,
+        server: Server,
+        *,
+        quiet: bool = False,
+        checkers: tuple[Checker, ...] = (*WIRE, *LIVES),
+    ) -> None:
         """`quiet` tells that nothing will be left to do at the end (P-09)."""
         self._server = server
         self._quiet = quiet
+        self._checkers = checkers
         self._clock = SystemClock()
         self._began, self._at = self._clock.now(), self._clock.monotonic()
         self._followed = [Following(client=name, target=WATCHES[name]) for name in WATCHES]
@@ -108,6 +115,7 @@ class Recorder:
         self._heads: list[Head] = []
         self._streams: list[Stream] = []
         self._wrong: list[bytes] = []
+        self._kills: list[datetime] = []
 
     def __enter__(self) -> "Recorder":
         for one in self._followed:
@@ -119,7 +127,7 @@ class Recorder:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             if kind is None:
-                assert_sound(self.history())
+                assert_sound(self.history(), self._checkers)
         finally:
             self.stop()
 
@@ -130,6 +138,10 @@ class Recorder:
     def took(self, target: str, asked: datetime, status: int, body: bytes) -> None:
         """Keep an answer that the test's own client got for a list or a get."""
         self._keep("test", target, asked, status, body)
+
+    def killed(self) -> None:
+        """Note that something is about to be cut off by hand, so that streams may break."""
+        self._kills.append(self.now())
 
     def stop(self) -> None:
         """End every watch; more than once does nothing."""
@@ -155,6 +167,7 @@ class Recorder:
             streams=(*followed, *self._streams),
             answers=tuple(self._answers),
             heads=tuple(self._heads),
+            kills=tuple(self._kills),
             quiet=self._quiet,
         )
 
@@ -181,6 +194,7 @@ class Recorder:
             events=tuple(following.events),
             ending="left" if self._over.is_set() else ending,
             status=status,
+            ended=self.now(),
         )
 
     def _read(self, following: Following, answer: http.client.HTTPResponse) -> Ending:
@@ -327,9 +341,12 @@ class Recorder:
         """Keep the newest revision; return the newest of an object."""
         async with self._database() as database:
             asked = self.now()
-            head, changed = await rows.newest(database)
-            self._heads.append(Head(asked=asked, answered=self.now(), rev=head))
-        return changed
+            newest = await rows.newest(database)
+            answered = self.now()
+            self._heads.append(
+                Head(asked=asked, answered=answered, rev=newest.head, oldest=newest.oldest)
+            )
+        return newest.changed
 
     async def _read_rows(self) -> History:
         """Return what the rows tell, with the machines as they run."""

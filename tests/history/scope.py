@@ -1,7 +1,7 @@
 """Which objects a request is about: project, name, labels and fields, worked out anew.
 
-On purpose not the product's selectors: a fault there must not hide itself. Only equality and
-inequality are understood; anything else is refused, never taken for everything.
+On purpose not the product's selectors: a fault there must not hide itself. Only equality,
+inequality and shards by uid are understood; anything else is refused, never taken for everything.
 """
 
 import re
@@ -13,7 +13,9 @@ from tests.history.facts import Request
 
 _PATH = re.compile(r"/apis/nodus\.dev/v1(/namespaces/(?P<project>[^/]+))?/attempts(/(?P<name>.+))?")
 _TERM = re.compile(r"(?P<key>[^=!,\s()]+)(?P<no>!?)==?(?P<value>[^=!,\s()\\]*)")
+_SHARD = re.compile(r"shardRange\(object\.metadata\.uid, ?'0x(\w+)', ?'0x(\w+)'\)")
 _SELECTS = ("labelSelector", "fieldSelector")
+_FNV_OFFSET, _FNV_PRIME = 0xCBF29CE484222325, 0x100000001B3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,11 +35,13 @@ class Scope:
     name: str | None
     labels: tuple[Term, ...] = ()
     fields: tuple[Term, ...] = ()
+    shards: tuple[range, ...] = ()
+    """Hashes of the uid, any of which is enough; all objects if empty (LW-162)."""
 
     @property
     def narrowed(self) -> bool:
         """Whether a selector takes part, so that no remaining count may be told (LW-111)."""
-        return bool(self.labels or self.fields)
+        return bool(self.labels or self.fields or self.shards)
 
     def has(self, obj: Mapping[str, Any]) -> bool:
         """Whether an object in this state belongs to the scope."""
@@ -45,6 +49,8 @@ class Scope:
         if self.project not in (None, metadata["namespace"]):
             return False
         if self.name not in (None, metadata["name"]):
+            return False
+        if self.shards and not any(hash_of(metadata["uid"]) in one for one in self.shards):
             return False
         labels = metadata.get("labels", {})
         by_label = all((labels.get(t.key) == t.value) is not t.negated for t in self.labels)
@@ -61,10 +67,32 @@ def scope_of(request: Request) -> Scope | None:
     path = _PATH.fullmatch(request.path)
     if path is None:
         return None
-    if "shardSelector" in request.options:
-        raise ValueError(f"shards are not understood: {request.target}")
     labels, fields = (_terms(request.options.get(name, "")) for name in _SELECTS)
-    return Scope(project=path["project"], name=path["name"], labels=labels, fields=fields)
+    return Scope(
+        project=path["project"],
+        name=path["name"],
+        labels=labels,
+        fields=fields,
+        shards=_shards(request.options.get("shardSelector", "")),
+    )
+
+
+def hash_of(text: str) -> int:
+    """Return the 64-bit FNV-1a hash of a text (LW-162)."""
+    found = _FNV_OFFSET
+    for byte in text.encode():
+        found = (found ^ byte) * _FNV_PRIME % 2**64
+    return found
+
+
+def _shards(text: str) -> tuple[range, ...]:
+    found = []
+    for part in filter(None, text.split("||")):
+        shard = _SHARD.fullmatch(part.strip())
+        if shard is None:
+            raise ValueError(f"the shard is not understood: {part}")
+        found.append(range(int(shard[1], 16), int(shard[2], 16)))
+    return tuple(found)
 
 
 def _terms(text: str) -> tuple[Term, ...]:
