@@ -40,6 +40,7 @@ from nodus_api.apiserver.watches import RunningWatches
 from nodus_api.attempts.resource import ATTEMPTS
 from nodus_api.clock import Clock
 from nodus_api.watchcache import AttemptCache
+from nodus_api.watchcache.digest_check import ConsistencyCheck
 
 RIGHTS_SECONDS = 60.0
 
@@ -105,6 +106,7 @@ def create_app(
     new_id: Callable[[], UUID],
     chance: Callable[[], float],
     version: str,
+    consistency: ConsistencyCheck | None = None,
     options: ServerOptions | None = None,
     checks: Mapping[str, Check] | None = None,
     live_checks: Mapping[str, Check] | None = None,
@@ -112,7 +114,8 @@ def create_app(
 ) -> ApiServer:
     """Return the application.
 
-    `chance` gives uniform numbers in [0, 1), `new_id` request ids. `checks` are further checks of
+    `chance` gives uniform numbers in [0, 1), `new_id` request ids. `consistency` runs beside
+    the cache. `checks` are further checks of
     readyz by name (`schema`, `tls-cert`), `live_checks` of livez too (`cert-reloader`), each
     returning None or what is wrong. Without `hot_path` FastAPI answers every path: the tests
     compare the two.
@@ -147,6 +150,7 @@ def create_app(
             "access": view.run,
             "loop-lag": lag.run,
             "rights": lambda: _judge_again(view, clock),
+            **({"consistency": consistency.run} if consistency is not None else {}),
         },
         clock=clock,
     )
@@ -160,6 +164,8 @@ def create_app(
         ready=checks or {},
     )
     metrics.in_flight_now = lambda: in_flight.requests
+    if consistency is not None:
+        metrics.consistency_checks = consistency.results
     inner = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
     add_status_handlers(inner, statuses)
     for router in (

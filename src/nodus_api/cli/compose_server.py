@@ -15,9 +15,11 @@ from nodus_api.storage.access_store import AccessStore
 from nodus_api.storage.engine import Database, Role
 from nodus_api.storage.errors import SchemaMismatch, StorageUnavailable
 from nodus_api.storage.feed import Feed
+from nodus_api.storage.feed_digest import FeedDigests
 from nodus_api.storage.revision import check_schema
 from nodus_api.tasks import end, spawn
 from nodus_api.watchcache import AttemptCache
+from nodus_api.watchcache.digest_check import ConsistencyCheck
 from nodus_api.watchcache.history import Window
 
 _SCHEMA_SECONDS = 30.0
@@ -32,9 +34,15 @@ async def run_server(settings: Settings, sockets: Sequence[socket.socket]) -> No
         _schema_watched(database, clock) as schema,
     ):
         window = Window(stubs=settings.watchcache_window, documents=settings.watchcache_documents)
+        cache = AttemptCache(Feed(database, clock=clock), clock=clock, chance=chance, window=window)
         app = create_app(
-            cache=AttemptCache(
-                Feed(database, clock=clock), clock=clock, chance=chance, window=window
+            cache=cache,
+            consistency=ConsistencyCheck(
+                cache,
+                FeedDigests(database).snapshot,
+                clock=clock,
+                chance=chance,
+                every=settings.consistency_interval,
             ),
             access=AccessStore(database, clock),
             clock=clock,

@@ -33,6 +33,7 @@ class Contents:
         self.position = 0
         self.oldest_in_log = 0
         self.continue_key = b""
+        self.broken = False  # whether the log had a gap when this was loaded
         self.epochs = Epochs(())
         self._window = window
         self._selections = Selections()
@@ -60,10 +61,24 @@ class Contents:
         self._names = tuple(sorted(self._projects))
         self._took_state(state)
         self.position = state.head
-        floor = self._floor_of(backfill)
-        self.history = History(self._window, floor)
-        self._fill(backfill)
+        whole = self._unbroken(backfill)
+        self.broken = len(whole) < len(backfill)
+        self.history = History(self._window, self._floor_of(whole))
+        self._fill(whole)
         self.history.mark(now, self.position)
+
+    def _unbroken(self, rows: Sequence[Change]) -> Sequence[Change]:
+        """Return the end of the rows up to the position in which each follows the one before.
+
+        What lies before a gap cannot be resumed: some change of it is missing.
+        """
+        if rows and rows[-1].rev != self.position:
+            return ()
+        start = 0
+        for at in range(1, len(rows)):
+            if not self._follows(rows[at], rows[at - 1].rev):
+                start = at
+        return rows[start:] if start else rows
 
     def _floor_of(self, backfill: Sequence[Change]) -> int:
         if not backfill:
@@ -102,11 +117,13 @@ class Contents:
 
     def continues(self, row: Change, last: int) -> None:
         """Raise FeedFault unless `row` follows `last` in the log (storage.md section 1)."""
-        if row.rev == last + 1 and row.kind != "E":
-            return
-        if row.kind == "E" and self.epochs.prev_last(row.rev) == last:
-            return
-        raise FeedFault("a row of the log is not the next one")
+        if not self._follows(row, last):
+            raise FeedFault("a row of the log is not the next one")
+
+    def _follows(self, row: Change, last: int) -> bool:
+        if row.kind == "E":
+            return self.epochs.prev_last(row.rev) == last
+        return row.rev == last + 1
 
     def apply(self, row: Change) -> str | None:
         """Apply one row; return the project it touched, None for the marker of an epoch.
