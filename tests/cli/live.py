@@ -29,9 +29,16 @@ ATTEMPTS = "/apis/nodus.dev/v1/namespaces/default/attempts"
 
 
 def environment() -> dict[str, str]:
-    """Return this process's environment without settings, with the modules at hand."""
+    """Return this process's environment without settings, with the modules at hand.
+
+    Servers compare their caches with the database all the time (G11).
+    """
     kept = {name: value for name, value in os.environ.items() if not name.startswith("NODUS_")}
-    return {**kept, "PYTHONPATH": os.pathsep.join(one for one in sys.path if one)}
+    return {
+        **kept,
+        "PYTHONPATH": os.pathsep.join(one for one in sys.path if one),
+        "NODUS_CONSISTENCY_INTERVAL": "2s",
+    }
 
 
 def eventually(condition: Callable[[], T], seconds: float = 30.0) -> T:

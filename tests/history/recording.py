@@ -11,6 +11,7 @@ ledger from Postgres, and runs every checker. What the test's own client asked c
 import asyncio
 import http.client
 import json
+import re
 import socket
 import ssl
 import threading
@@ -46,6 +47,7 @@ _START = ("resourceVersion", "sendInitialEvents")
 """The options that say where a watch begins."""
 _METADATA = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 _TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+_COMPARISONS = re.compile(r'^nodus_consistency_checks_total\{result="(\w+)"\} (\S+)', re.M)
 _DEADLINE = 30.0
 _PAUSE = 0.05
 
@@ -159,6 +161,7 @@ class Recorder:
         self._caught_up(head)
         self._look()
         self._resume(head)
+        self._compared()
         self.stop()
         assert not self._wrong, self._wrong
         followed = (stream for one in self._followed for stream in one.done)
@@ -261,6 +264,24 @@ class Recorder:
             self._ask(f"{ALL.removesuffix('attempts')}{_path(one)}")
         for rev in self._seen():
             self._ask(f"{ALL}?resourceVersion={rev}&resourceVersionMatch=Exact")
+
+    def _compared(self) -> None:
+        """Wait for one more comparison of the cache with the database, and for no mismatch (G11).
+
+        Mismatches of a process that was ended meanwhile are in its log alone.
+        """
+        deadline = self._clock.monotonic() + _DEADLINE
+        before = self._comparisons()
+        while (now := self._comparisons()).get("ok", 0) <= before.get("ok", 0):
+            assert not now.get("mismatch"), f"the cache differed from the database: {now}"
+            assert self._clock.monotonic() < deadline, f"the cache was not compared: {now}"
+            self._over.wait(_PAUSE)
+        assert not now.get("mismatch"), f"the cache differed from the database: {now}"
+
+    def _comparisons(self) -> dict[str, int]:
+        with self._open("/metrics", seconds=_DEADLINE) as answer:
+            text = answer.read().decode()
+        return {result: int(float(count)) for result, count in _COMPARISONS.findall(text)}
 
     def _events(self) -> list[Event]:
         """Return the events of objects that the watch of everything has shown."""
