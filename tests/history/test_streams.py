@@ -21,6 +21,8 @@ TARGETS = (
     f"{ALL}?watch=1&resourceVersion=1&labelSelector=nodus.dev%2Fjob%3Da",
     f"{ALL}?watch=1&resourceVersion=2&labelSelector=nodus.dev%2Fjob%21%3Da",
     f"{ALL}?watch=1&resourceVersion=1&fieldSelector=metadata.name%3Db1",
+    f"{ALL}?watch=1&resourceVersion=1&labelSelector=nodus.dev%2Fjob%20in%20(a,c),nodus.dev%2Fjob",
+    f"{ALL}?watch=1&resourceVersion=1&labelSelector=%21nodus.dev%2Fjob",
     f"{ALL}?{STATE}",
     f"{ONE}?{STATE}&{RUNNING}",
     f"{ONE}?watch=1&resourceVersion=0",
@@ -267,7 +269,12 @@ def test_a_stream_cut_in_its_state_is_sound() -> None:  # H-11
 
 
 def test_what_is_not_understood_is_refused() -> None:
-    for query in ("shardSelector=x", "labelSelector=a%20in%20(b,c)", "labelSelector=%21a"):
+    for query in (
+        "shardSelector=x",
+        "labelSelector=a%3E5",
+        "fieldSelector=%21a",
+        "labelSelector=(",
+    ):
         with pytest.raises(ValueError, match="not understood"):
             examples.scope(f"{ALL}?{query}")
 
