@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from tests.apiserver.conftest import START, A, Replica, replica_of, running
 from tests.apiserver.test_many_watches import Told, chosen, told_by
 from tests.history.checking import WIRE, assert_sound
-from tests.history.facts import Answer, History, Row, Stream, event_of
+from tests.history.facts import Answer, History, Stream, event_of
+from tests.history.modelled import log_of
 from tests.watchcache.feed_log import FeedLog
-from tests.watchcache.feed_log import Row as ModelRow
 from tests.watchcache.model import state_at
 
 from nodus_api.metav1 import labels
@@ -101,7 +101,7 @@ class Play:
     def history(self) -> History:
         """What this one client was told, and the log (H-01 to H-22)."""
         return History(
-            log=tuple(row_of(row) for row in self.log.rows),
+            log=log_of(self.log, START),
             streams=tuple(self.streams),
             answers=tuple(self.answers),
             window=timedelta(0),  # history is lost whenever the play has it so
@@ -314,19 +314,6 @@ async def as_stored(log: FeedLog) -> AsyncIterator[list[Entry]]:
                 body=finished(one.doc, one.rev),
             )
         ]
-
-
-def row_of(row: ModelRow) -> Row:
-    return Row(
-        rev=row.rev,
-        kind=row.kind,
-        tx=row.tx,
-        at=START,
-        uid=str(row.uid or ""),
-        project=row.project or "",
-        name=row.name or "",
-        doc=row.doc or b"",
-    )
 
 
 @pytest.mark.slow  # a hundred histories, two replicas each
