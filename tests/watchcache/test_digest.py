@@ -148,6 +148,7 @@ async def test_an_entry_too_few_is_found(
     assert cache._contents is not None
     project = cache._contents._projects["default"]
     project.order = project.order.remove("n2")
+    await publisher.add("n3")
     assert await check.check() == MISMATCH
 
 
