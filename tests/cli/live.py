@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import yaml
 from click.testing import CliRunner, Result
-from tests.history.recording import Recorder
+from tests.history.recording import Recorder, assert_never_differed
 
 from nodus_api.cli import processes
 from nodus_api.cli.main import main
@@ -175,6 +175,7 @@ class Up:
         with Recorder(self) as self.recorder:
             yield self
         self.recorder = None
+        assert_never_differed(self.said())
 
     # the public API, by the standard library alone ---------------------------------------------
 

@@ -23,6 +23,7 @@ from typing import Any
 from tests.cli.live import environment
 from tests.clients.writing import Lives
 from tests.history import rows
+from tests.history.recording import assert_never_differed
 from tests.history.truth import Truth
 
 from nodus_api.cli import kubeconfig
@@ -111,6 +112,7 @@ class Site:
         try:
             await other.start()
             yield other
+            assert_never_differed(other.log.read_text())
         finally:
             await other.stop()
 
@@ -229,6 +231,7 @@ async def running(folder: Path, users: list[str]) -> AsyncIterator[Site]:
         await site.lives.begin()
         await site.start()
         yield site
+        assert_never_differed(site.log.read_text())
     finally:
         if site is not None:
             await site.stop()
