@@ -35,6 +35,7 @@ def test_defaults_are_those_of_the_architecture() -> None:  # AS-117: default po
     assert settings.retain_finished_count == 2000
     assert settings.local_rate == Decimal("0.06")
     assert settings.watchcache_window == timedelta(minutes=5)
+    assert settings.consistency_interval == timedelta(minutes=5)
     assert database_url(settings) is None
 
 
@@ -217,3 +218,10 @@ def test_retention_is_checked(
         load_settings()
     monkeypatch.setenv(f"NODUS_{name}", "168h" if "COUNT" not in name else "7")
     assert getattr(load_settings(), name.lower()) in (7, timedelta(days=7))
+
+
+@pytest.mark.parametrize("text", ["0", "0s", "999ms", "-1s", "300"])
+def test_the_cache_is_compared_at_most_once_a_second(text: str) -> None:  # G11
+    with pytest.raises(SettingsError, match="NODUS_CONSISTENCY_INTERVAL"):
+        load_settings(consistency_interval=text)
+    assert load_settings(consistency_interval="1s").consistency_interval == timedelta(seconds=1)

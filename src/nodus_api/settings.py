@@ -121,6 +121,7 @@ class Settings(BaseSettings):
     feed_require_heartbeat: bool = False
     watchcache_window: Duration = timedelta(minutes=5)
     watchcache_documents: Duration = timedelta(seconds=75)
+    consistency_interval: Duration = Field(default=timedelta(minutes=5), ge=timedelta(seconds=1))
     retain_finished: Duration = timedelta(hours=24)
     retain_finished_count: int = Field(default=2000, ge=0)
     archive_retention: Duration = timedelta(days=90)

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +12,14 @@ import pytest
 from tests.apiserver.conftest import ALICE, START, A, N, T, fill, replica_of, running
 from tests.apiserver.raw import connected, left_unread, request
 from tests.apiserver.serving import Served, served
-from tests.apiserver.wire import Wire, meta, names, refusal_of, short
+from tests.apiserver.wire import Wire, meta, names, refusal_of
+from tests.history.checking import WIRE, assert_sound
+from tests.history.facts import Event, Head, History, Stop, Stream, event_of
+from tests.history.modelled import log_of
 from tests.watchcache.conftest import until
 
 from nodus_api.apiserver import ServerOptions
-from nodus_api.clock import ManualClock
+from nodus_api.clock import ManualClock, SystemClock
 
 V1 = "/apis/nodus.dev/v1"
 OPTIONS = ServerOptions(
@@ -257,6 +260,10 @@ async def test_a_reader_that_takes_too_long_is_cut_off() -> None:
 
 @pytest.mark.slow  # a stopped reader is given a second before it is cut off
 async def test_a_stopped_watcher_hinders_nobody(certificates: Path) -> None:  # field case C02
+    """H-21, H-03; the machine may be slow, so others have seconds where 250 ms are meant."""
+    clock = SystemClock()
+    heads: list[Head] = []
+    seen: list[list[Event]] = [[] for _ in range(10)]
     async with served(certificates, OPTIONS) as one, AsyncExitStack() as held:
         wire, replica = Wire(one), one.replica
         start = replica.rev
@@ -266,22 +273,47 @@ async def test_a_stopped_watcher_hinders_nobody(certificates: Path) -> None:  # 
         [stopped] = one.server.server_state.connections
         healthy = [
             await held.enter_async_context(wire.watch({"resourceVersion": str(start)}))
-            for _ in range(10)
+            for _ in seen
         ]
         buffered, rev = 0, start
+        since = asked = clock.now()
+        heads.append(Head(asked=since, answered=since, rev=start))
         async with asyncio.timeout(60):
             while replica.app.metrics.terminated_watchers == 0:
                 buffered = max(buffered, stopped.transport.get_write_buffer_size())
                 rev = replica.change(
                     "example", "train-0-e1", "Running", **{"status.reason": "y" * 100_000}
                 )
-                for lines in healthy:
-                    assert short(await lines.event())[2] == rev
+                heads.append(Head(asked=clock.now(), answered=clock.now(), rev=rev))
+                for lines, events in zip(healthy, seen, strict=True):
+                    events.append(event_of(f"{await lines.line()}\n".encode(), clock.now()))
+        until_then = clock.now()
         async with wire.watch({"resourceVersion": str(start)}) as lines:
-            resumed = [short(await lines.event())[2] for _ in range(rev - start)]
+            resumed = [
+                event_of(f"{await lines.line()}\n".encode(), clock.now())
+                for _ in range(rev - start)
+            ]
+
+    def stream(client: str, at: datetime, events: list[Event]) -> Stream:
+        target = f"{N}?watch=1&resourceVersion={start}"
+        return Stream(client=client, target=target, asked=at, events=tuple(events), ending="left")
 
     assert buffered < 2**20  # no queue: what is not taken stays in the history
-    assert resumed == list(range(start + 1, rev + 1))
+    assert [one.rev for one in resumed] == list(range(start + 1, rev + 1))
+    assert_sound(
+        History(
+            log=log_of(replica.log, since),
+            streams=(
+                *(stream(f"healthy-{n}", asked, events) for n, events in enumerate(seen)),
+                stream("stopped", asked, []),
+                stream("stopped", until_then, resumed),
+            ),
+            heads=tuple(heads),
+            stops=(Stop(client="stopped", since=since, until=until_then),),
+            isolation=timedelta(seconds=10),
+        ),
+        WIRE,
+    )
 
 
 # -- what a connection sends -----------------------------------------------------------------------
@@ -351,6 +383,33 @@ async def test_numbers_as_go_reads_them(wire: Wire, accept: str) -> None:  # fie
         assert got.status_code == version, text
         if version != 200:
             refusal_of(got)
+
+
+@pytest.mark.parametrize(
+    ("target", "code"),
+    [
+        (f"{V1}/namespaces/a%00b/attempts", {200, 404}),  # nobody can have made that project
+        (f"{N}/a%00b", {404}),
+        (f"{N}/a%00b?resourceVersion=0", {404}),
+        (f"{N}?labelSelector=a%3D%00", {400}),
+        (f"{N}?labelSelector=%00%3Da", {400}),
+        (f"{N}?fieldSelector=status.phase%3D%00", {400}),
+        (f"{N}?continue=%00", {400}),
+        (f"{N}?resourceVersion=%00", {400}),
+        (f"{N}?watch=1&resourceVersion=%00", {400}),
+        (f"{N}?limit=%00", {400}),
+    ],
+)
+async def test_a_nul_wherever_a_client_may_put_one(
+    wire: Wire, target: str, code: set[int], caplog: pytest.LogCaptureFixture
+) -> None:  # field case C07
+    got = await wire.ask(target)
+    assert got.status_code in code
+    if got.status_code == 200:
+        assert got.json()["items"] == []
+    else:
+        refusal_of(got)
+    assert "Traceback" not in caplog.text
 
 
 async def test_forwarded_headers_are_believed_of_nobody(wire: Wire) -> None:  # field case C19

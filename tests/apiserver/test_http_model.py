@@ -5,7 +5,9 @@ other or start anew. The cursors of clients are those that earlier answers gave 
 taken to the other replica: the next page, the resumed watch, the list at a bookmark.
 """
 
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from datetime import datetime, timedelta
 from typing import Any
 from urllib.parse import urlencode
 from uuid import UUID
@@ -14,12 +16,17 @@ import orjson
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from tests.apiserver.conftest import A, Replica, replica_of, running
+from tests.apiserver.conftest import START, A, Replica, replica_of, running
 from tests.apiserver.test_many_watches import Told, chosen, told_by
+from tests.history.checking import WIRE, assert_sound
+from tests.history.facts import Answer, History, Stream, event_of
+from tests.history.modelled import log_of
 from tests.watchcache.feed_log import FeedLog
 from tests.watchcache.model import state_at
 
 from nodus_api.metav1 import labels
+from nodus_api.watchcache.digest import digests_of
+from nodus_api.watchcache.entry import Entry, Selections, finished
 
 SELECTORS = ("", "team=a", "team!=a", "team in (a,b)", "!team")
 slots = st.integers(0, 5)
@@ -63,6 +70,9 @@ class Play:
         self.alive: dict[int, UUID] = {}
         self.made = 0
         self.known = 1
+        self.second = 0
+        self.answers: list[Answer] = []
+        self.streams: list[Stream] = []
 
     async def start(self) -> None:
         """Start both replicas."""
@@ -74,6 +84,28 @@ class Play:
     async def stop(self) -> None:
         for held in self.held:
             await held.aclose()
+
+    async def compare(self) -> None:
+        """Hold both caches against the objects as they stand (G11)."""
+        for replica in self.replicas:
+            await replica.admin.get(path(None))
+            pieces = await replica.cache.pieces_at(replica.cache.position)
+            held = await digests_of(pieces, replica.clock)
+            assert held == await digests_of(as_stored(self.log), replica.clock)
+
+    def now(self) -> datetime:
+        """A moment after all that were asked for before."""
+        self.second += 1
+        return START + timedelta(seconds=self.second)
+
+    def history(self) -> History:
+        """What this one client was told, and the log (H-01 to H-22)."""
+        return History(
+            log=log_of(self.log, START),
+            streams=tuple(self.streams),
+            answers=tuple(self.answers),
+            window=timedelta(0),  # history is lost whenever the play has it so
+        )
 
     @property
     def rev(self) -> int:
@@ -101,7 +133,20 @@ class Play:
         self.log.commit(*rows)
 
     async def ask(self, scope: str | None, **query: str) -> Any:
-        got = await self.next().admin.get(f"{path(scope)}?{urlencode(query)}")
+        target = f"{path(scope)}?{urlencode(query)}"
+        asked = self.now()
+        got = await self.next().admin.get(target)
+        answered = self.now()
+        self.answers.append(
+            Answer(
+                client="play",
+                target=target,
+                asked=asked,
+                answered=answered,
+                body=got.body,
+                status=got.status,
+            )
+        )
         found = orjson.loads(got.body)
         assert found.get("code", 200) == got.status
         return found
@@ -177,21 +222,40 @@ class Play:
         assert replica.cache._contents is not None
         floor = replica.cache._contents.history.floor
         query = urlencode({"watch": "1", "labelSelector": selector, "resourceVersion": str(since)})
-        async with replica.admin.open("GET", f"{path(scope)}?{query}") as stream:
+        target = f"{path(scope)}?{query}"
+        asked, lines = self.now(), []
+        async with replica.admin.open("GET", target) as stream:
             if since < floor:
-                event = await stream.event()
+                lines = [await stream.line() or b""]
+                event = orjson.loads(lines[0])
                 assert (event["type"], event["object"]["reason"]) == ("ERROR", "Expired")
-                return False
-            assert [told_by(await stream.line() or b"") for _ in due] == due
-            assert stream.idle() or not ends
-        return True
+            else:
+                lines = [await stream.line() or b"" for _ in due]
+                assert [told_by(line) for line in lines] == due
+                assert stream.idle() or not ends
+        self.saw(target, asked, lines)
+        return since >= floor
+
+    def saw(self, target: str, asked: datetime, lines: list[bytes]) -> None:
+        events = tuple(event_of(line.rstrip(b"\n") + b"\n", self.now()) for line in lines)
+        client = f"stream-{len(self.streams)}"
+        self.streams.append(
+            Stream(client=client, target=target, asked=asked, events=events, ending="left")
+        )
 
     async def do_stream(self, scope: str | None, selector: str) -> None:
         query = {"watch": "1", "labelSelector": selector, "allowWatchBookmarks": "1"}
         added: list[Any] = []
-        async with self.next().admin.open("GET", f"{path(scope)}?{urlencode(query)}") as stream:
-            while (event := await stream.event())["type"] == "ADDED":
+        target = f"{path(scope)}?{urlencode(query)}"
+        asked, lines = self.now(), []
+        async with self.next().admin.open("GET", target) as stream:
+            while True:
+                lines.append(await stream.line() or b"")
+                event = orjson.loads(lines[-1])
+                if event["type"] != "ADDED":
+                    break
                 added.append(event["object"])
+        self.saw(target, asked, lines)
         assert event["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
         rev = int(event["object"]["metadata"]["resourceVersion"])
         assert [r for _, _, r in shown(added)] == sorted(r for _, _, r in shown(added))
@@ -237,6 +301,21 @@ def shown(items: list[Any]) -> list[tuple[str, str, int]]:
     return [(one["namespace"], one["name"], int(one["resourceVersion"])) for one in found]
 
 
+async def as_stored(log: FeedLog) -> AsyncIterator[list[Entry]]:
+    selections = Selections()
+    for one in log.stored.values():
+        yield [
+            Entry(
+                project=one.project,
+                name=one.name,
+                uid=one.uid,
+                rev=one.rev,
+                selection=selections.of(one.sel),
+                body=finished(one.doc, one.rev),
+            )
+        ]
+
+
 @pytest.mark.slow  # a hundred histories, two replicas each
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @example(before=SIX, play=[("pages", None, "", 2, [(0, "D", "a")]), ("pages", "p", "", 1, [])])
@@ -254,5 +333,7 @@ async def test_every_answer_is_what_the_log_says(
         await client.start()
         for step in play:
             await client.run(step)
+        await client.compare()
     finally:
         await client.stop()
+    assert_sound(client.history(), WIRE)

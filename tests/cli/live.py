@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import yaml
 from click.testing import CliRunner, Result
-from tests.history.recording import Recorder
+from tests.history.recording import Recorder, assert_never_differed
 
 from nodus_api.cli import processes
 from nodus_api.cli.main import main
@@ -29,9 +29,16 @@ ATTEMPTS = "/apis/nodus.dev/v1/namespaces/default/attempts"
 
 
 def environment() -> dict[str, str]:
-    """Return this process's environment without settings, with the modules at hand."""
+    """Return this process's environment without settings, with the modules at hand.
+
+    Servers compare their caches with the database all the time (G11).
+    """
     kept = {name: value for name, value in os.environ.items() if not name.startswith("NODUS_")}
-    return {**kept, "PYTHONPATH": os.pathsep.join(one for one in sys.path if one)}
+    return {
+        **kept,
+        "PYTHONPATH": os.pathsep.join(one for one in sys.path if one),
+        "NODUS_CONSISTENCY_INTERVAL": "2s",
+    }
 
 
 def eventually(condition: Callable[[], T], seconds: float = 30.0) -> T:
@@ -131,6 +138,7 @@ class Up:
     def kill(self) -> None:
         """End the supervisor alone, by SIGKILL."""
         assert self.process is not None
+        self._cutting()
         self.process.kill()
         self.process.wait()
 
@@ -146,8 +154,14 @@ class Up:
         """Kill a part with SIGKILL and return its pid."""
         pid = self.pid(part)
         assert pid
+        self._cutting()
         os.kill(pid, signal.SIGKILL)
         return pid
+
+    def _cutting(self) -> None:
+        """Tell the recorder that watches may break from now on (H-20)."""
+        if self.recorder is not None:
+            self.recorder.killed()
 
     def nodus(self, *arguments: str, stdin: str | None = None, check: bool = True) -> Result:
         """Run a command on this data directory, in this process."""
@@ -157,10 +171,11 @@ class Up:
 
     @contextmanager
     def recorded(self) -> Iterator["Up"]:
-        """Watch it from now on, and check all that was seen at the end (H-01 to H-23)."""
+        """Watch it from now on, and check all that was seen at the end (H-01 to H-23, G11)."""
         with Recorder(self) as self.recorder:
             yield self
         self.recorder = None
+        assert_never_differed(self.said())
 
     # the public API, by the standard library alone ---------------------------------------------
 

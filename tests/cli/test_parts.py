@@ -48,6 +48,7 @@ EVERYTHING: dict[str, Any] = {
     "feed_require_heartbeat": True,
     "watchcache_window": timedelta(minutes=6),
     "watchcache_documents": timedelta(seconds=76),
+    "consistency_interval": timedelta(seconds=90),
     "retain_finished": timedelta(days=2, microseconds=1),
     "retain_finished_count": 0,
     "archive_retention": timedelta(days=91),

@@ -12,8 +12,10 @@ from tests.clients.judging import States
 from tests.clients.site import Site, running, until
 from tests.clients.watching import CLOCK, Program, Told
 from tests.clients.writing import Lives
+from tests.history.checking import WIRE
 from tests.history.facts import Request
 from tests.history.scope import Scope, scope_of
+from tests.history.together import together
 from tests.history.truth import Truth
 
 from nodus_api.tasks import end, spawn
@@ -65,19 +67,20 @@ async def period(site: Site) -> Period:
     started = [program(site, name, name) for name in HAD]
     writer = spawn("writer", write(site.lives))
     try:
-        for one in started:
-            await one.start()
-        for one in started:
-            await ready(one, HAD[one.name])
-        await _commits(site, COMMITS_BEFORE)
-        stopped = CLOCK.monotonic()
-        await site.stop()
-        await site.start()
-        restarted = CLOCK.monotonic()
-        await _commits(site, COMMITS_AFTER)
-        for one in started:
-            await _ended(site, one, HAD[one.name])
-        await end(writer)
+        with together((site,), checkers=WIRE):
+            for one in started:
+                await one.start()
+            for one in started:
+                await ready(one, HAD[one.name])
+            await _commits(site, COMMITS_BEFORE)
+            stopped = CLOCK.monotonic()
+            await site.stop()
+            await site.start()
+            restarted = CLOCK.monotonic()
+            await _commits(site, COMMITS_AFTER)
+            for one in started:
+                await _ended(site, one, HAD[one.name])
+            await end(writer)
         truth = await site.truth()
         for one in started:
             await _caught_up(one, HAD[one.name], truth, scopes)

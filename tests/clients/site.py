@@ -8,6 +8,7 @@ import http.client
 import json
 import os
 import random
+import shutil
 import signal
 import socket
 import ssl
@@ -15,13 +16,14 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from tests.cli.live import environment
 from tests.clients.writing import Lives
 from tests.history import rows
+from tests.history.recording import assert_never_differed
 from tests.history.truth import Truth
 
 from nodus_api.cli import kubeconfig
@@ -57,11 +59,15 @@ class Site:
     port: int
     context: ssl.SSLContext
     tokens: dict[str, str] = field(default_factory=dict)
-    _process: "subprocess.Popen[bytes] | None" = None
+    _process: "subprocess.Popen[bytes] | None" = field(default=None, init=False)
 
     @property
     def server(self) -> str:
         return f"https://127.0.0.1:{self.port}"
+
+    @property
+    def token(self) -> str:
+        return self.tokens["test"]
 
     @property
     def ca(self) -> Path:
@@ -88,6 +94,32 @@ class Site:
                 env={**environment(), "NODUS_LOG_FORMAT": "json"},
             )
         await until(self._ready, lambda: f"the server is ready: {self.log.read_text()[-2000:]}")
+
+    async def kill(self) -> None:
+        """End the server by SIGKILL."""
+        assert self._process is not None
+        self._process.kill()
+        await asyncio.to_thread(self._process.wait)
+        self._process = None
+
+    @asynccontextmanager
+    async def beside(self, name: str) -> AsyncIterator["Site"]:
+        """Start one more replica on the same Postgres, with a data directory of its own."""
+        root = self.root / name
+        await asyncio.to_thread(shutil.copytree, self.root / "certs", root / "certs")
+        other = replace(self, root=root, port=_free_port())
+        other.told()
+        try:
+            await other.start()
+            yield other
+            assert_never_differed(other.log.read_text())
+        finally:
+            await other.stop()
+
+    def told(self) -> None:
+        """Put where a recorder looks for it what `nodus up` puts there."""
+        (self.root / "database-url").write_text(self.postgres.url)
+        shutil.copyfile(self.ca, self.root / "ca.crt")
 
     async def stop(self) -> None:
         """End the server as an operator does, by SIGTERM."""
@@ -195,9 +227,11 @@ async def running(folder: Path, users: list[str]) -> AsyncIterator[Site]:
             context=client_context(files.ca),
             tokens={user: await _token(database, user) for user in ["test", *users]},
         )
+        site.told()
         await site.lives.begin()
         await site.start()
         yield site
+        assert_never_differed(site.log.read_text())
     finally:
         if site is not None:
             await site.stop()

@@ -19,6 +19,8 @@ import orjson
 import pytest
 from tests.apiserver.raw import connected, request
 from tests.clients.site import Site, running, until
+from tests.history.checking import WIRE
+from tests.history.together import together
 
 from nodus_api.clock import SystemClock
 from nodus_api.storage.engine import Database, Role
@@ -122,7 +124,10 @@ async def asked_all_the_time(
 
 @asynccontextmanager
 async def watched(site: Site, since: int) -> AsyncIterator[list[Told]]:
-    """Watch all, one project, and a selection; the streams go on to the end."""
+    """Watch all, one project, and a selection; the streams go on to the end.
+
+    Beside them a recorder, whose history is held against the log.
+    """
     running = quote("status.phase=Running")
     targets = (
         f"{ALL}?watch=1&resourceVersion={since}",
@@ -134,7 +139,8 @@ async def watched(site: Site, since: int) -> AsyncIterator[list[Told]]:
         spawn("watch", watch(site, target, one)) for target, one in zip(targets, told, strict=True)
     ]
     try:
-        yield told
+        with together((site,), checkers=WIRE):
+            yield told
         for stream in streams:
             assert not stream.done(), stream.exception()
     finally:

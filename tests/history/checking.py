@@ -6,7 +6,22 @@ watch and list properties. A finding names its property and the two facts that c
 
 from collections.abc import Callable, Iterator
 
-from tests.history import bodies, events, initial, ledgers, lists, lives, streams
+from tests.history import (
+    bodies,
+    commits,
+    ends,
+    events,
+    filters,
+    initial,
+    isolation,
+    ledgers,
+    lists,
+    lives,
+    losses,
+    progress,
+    reads,
+    streams,
+)
 from tests.history.facts import EPOCH, Finding, History
 from tests.history.truth import Truth
 
@@ -29,23 +44,50 @@ def consecutive(history: History, _: Truth) -> Iterator[Finding]:
         last = row.rev
 
 
-CHECKERS: tuple[Checker, ...] = (
+WIRE: tuple[Checker, ...] = (
     consecutive,
     streams.ordered,
     streams.unique,
     streams.reliable,
     streams.resumable,
     streams.bookmarked,
+    progress.progress,
+    commits.uncut,
+    commits.whole,
     events.typed,
     events.introduced,
     events.deleted_bodies,
+    filters.filtered,
+    filters.apart,
     initial.initial,
     lists.is_state,
     lists.fresh,
     lists.fresh_gets,
+    lists.found,
+    reads.not_older,
+    reads.monotone,
     lists.paged,
+    reads.exact,
+    reads.future,
+    ends.ahead,
+    ends.past,
+    ends.honest,
+    isolation.undelayed,
+    isolation.resumed,
     bodies.agreed,
     bodies.views,
+)
+"""What requests and answers must be, whatever the documents say."""
+
+OF_LOSSES: tuple[Checker, ...] = (
+    losses.ended,
+    losses.of_lost,
+    losses.unique,
+    losses.of_later_epochs,
+)
+"""Those that see what was told of lost commits too, which the others cannot judge."""
+
+LIVES: tuple[Checker, ...] = (
     lives.alone,
     lives.steps,
     lives.slots,
@@ -55,16 +97,19 @@ CHECKERS: tuple[Checker, ...] = (
     ledgers.proven,
     ledgers.machines,
 )
+"""What the documents tell of the Attempts' lives, their money and their machines."""
 
 
-def findings(history: History) -> list[Finding]:
+def findings(history: History, checkers: tuple[Checker, ...] = (*WIRE, *LIVES)) -> list[Finding]:
     """Return everything that a history breaks."""
     truth = Truth(history.log)
-    return [finding for checker in CHECKERS for finding in checker(history, truth)]
+    kept = losses.kept(history, truth)
+    found = [finding for checker in checkers for finding in checker(kept, truth)]
+    return found + [finding for checker in OF_LOSSES for finding in checker(history, truth)]
 
 
-def assert_sound(history: History) -> None:
+def assert_sound(history: History, checkers: tuple[Checker, ...] = (*WIRE, *LIVES)) -> None:
     """Fail with the first findings, if there are any."""
-    found = findings(history)
+    found = findings(history, checkers)
     shown = "\n".join(str(one) for one in found[:_SHOWN])
     assert not found, f"{len(found)} findings\n{shown}"

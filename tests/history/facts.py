@@ -132,6 +132,7 @@ class Stream(Request):
     events: tuple[Event, ...]
     ending: Ending = "open"
     status: int = 200
+    ended: datetime | None = None
 
     @cached_property
     def changes(self) -> tuple[Event, ...]:
@@ -157,6 +158,18 @@ class Answer(Request):
     body: bytes
     status: int = 200
     accept: str = ""
+
+    @property
+    def exact(self) -> bool:
+        """Whether one revision and no other is asked for (LW-101)."""
+        match = self.options.get("resourceVersionMatch")
+        paged = self.options.get("limit", "0") != "0"
+        return match == "Exact" or (not match and paged and self.version not in ("", "0"))
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether it is a later page of a list."""
+        return bool(self.options.get("continue"))
 
     @cached_property
     def decoded(self) -> Any:
@@ -224,11 +237,24 @@ def _item(obj: Any, body: bytes) -> Item:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """The newest revision as Postgres told it: committed before `answered`."""
+    """The newest revision as Postgres told it: committed before `answered`.
+
+    `oldest` is the first revision that the log still promised then; 0 where it was not asked.
+    """
 
     asked: datetime
     answered: datetime
     rev: int
+    oldest: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """A client that read nothing between two moments, its connection left open."""
+
+    client: str
+    since: datetime
+    until: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -296,5 +322,12 @@ class History:
     ledgers: tuple[Ledger, ...] = ()
     machines: tuple[Machine, ...] = ()
     window: timedelta = timedelta(minutes=5)
+    kills: tuple[datetime, ...] | None = None
+    """When a server or its network was cut off by hand; None where nobody noted it."""
+
+    stops: tuple[Stop, ...] = ()
+    isolation: timedelta = timedelta(milliseconds=250)
+    """By how much a stopped reader may delay others (H-21)."""
+
     quiet: bool = False
     """Whether nothing was left to do when the recording ended."""

@@ -4,7 +4,8 @@ A revision in an answer was committed before the answer came, so whoever asks la
 older state where the newest is promised. Postgres' own head, where it was read, counts too.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 from datetime import datetime
 
 from tests.history.facts import History
@@ -33,3 +34,12 @@ class Knowledge:
         """Return the newest revision told at or before a moment; 0 if none was."""
         at = bisect_right(self._moments, moment)
         return self._revs[at - 1] if at else 0
+
+    def since(self, rev: int) -> datetime | None:
+        """Return when a revision, or a newer one, was first told; None if none was."""
+        at = bisect_left(self._revs, rev)
+        return self._moments[at] if at < len(self._revs) else None
+
+    def steps(self) -> Iterator[tuple[datetime, int]]:
+        """Give each moment at which a newer revision was told, with it."""
+        return zip(self._moments, self._revs, strict=True)

@@ -25,24 +25,15 @@ def fetched(history: History) -> Iterator[tuple[Answer, Scope]]:
 
 
 def is_state(history: History, truth: Truth) -> Iterator[Finding]:
-    """H-12: a whole list at r is state(r)∩S by project and name; exact means the version asked."""
+    """H-12: a whole list at r is state(r)∩S by project and name."""
     for answer, scope in listed(history):
-        exact = answer.options.get("resourceVersionMatch") == "Exact"
-        if exact and answer.version_told != int(answer.version):
-            yield _told(answer, f"{answer.version} was asked for exactly")
-        if answer.continues or "continue" in answer.options:
+        if answer.continues or answer.goes_on:
             continue
         due = truth.listed(scope, answer.version_told)
-        yield from _compared("H-12", str(answer), answer.version_told, due, answer.items)
+        yield from compared("H-12", str(answer), answer.version_told, due, answer.items)
 
 
-def _told(answer: Answer, said: str) -> Finding:
-    return Finding(
-        rule="H-12", where=str(answer), said=said, but=f"the list is at {answer.version_told}"
-    )
-
-
-def _compared(
+def compared(
     rule: str, where: str, rev: int, due: Sequence[Version], items: Sequence[Item]
 ) -> Iterator[Finding]:
     """Compare a list with a state: the objects, their bytes, then their order."""
@@ -70,18 +61,16 @@ def _unequal(rule: str, where: str, rev: int, said: object, but: object) -> Find
 def fresh(history: History, _: Truth) -> Iterator[Finding]:
     """H-13: a list without a version is not older than what was known when it was asked for.
 
-    Nor is a list or a get older than the version that it gives.
+    By anybody: of any client, on any replica.
     """
     known = Knowledge(history)
     for answer, _scope in listed(history):
-        if "continue" in answer.options:
-            continue
-        floor = int(answer.version) if answer.version else known.at(answer.asked)
-        if answer.version_told < floor:
+        floor = known.at(answer.asked)
+        if not answer.version and not answer.goes_on and answer.version_told < floor:
             yield Finding(
                 rule="H-13",
                 where=str(answer),
-                said=f"{floor} was known, or given, when the list was asked for",
+                said=f"{floor} was known when the list was asked for",
                 but=f"it is at {answer.version_told}",
             )
 
@@ -90,16 +79,32 @@ def fresh_gets(history: History, truth: Truth) -> Iterator[Finding]:
     """H-13: a get without a version gives the version of then, or a later one."""
     known = Knowledge(history)
     for answer, scope in fetched(history):
-        floor = int(answer.version) if answer.version else known.at(answer.asked)
         (item,) = answer.items
-        (newest,) = truth.listed(scope, floor) or (None,)
-        if newest is not None and item.rev < newest.rev:
+        (newest,) = truth.listed(scope, known.at(answer.asked)) or (None,)
+        if not answer.version and newest is not None and item.rev < newest.rev:
             yield Finding(
                 rule="H-13",
                 where=str(answer),
-                said=f"{newest} was known, or given, when it was asked for",
+                said=f"{newest} was known when it was asked for",
                 but=f"the answer is {item}",
             )
+
+
+def found(history: History, truth: Truth) -> Iterator[Finding]:
+    """H-13: what was known, and never went, is found by a get without a version."""
+    known = Knowledge(history)
+    for answer in history.answers:
+        scope = scope_of(answer)
+        if answer.status != 404 or scope is None or not scope.name or answer.version:
+            continue
+        for newest in truth.listed(scope, known.at(answer.asked)):
+            if newest.row.uid in truth.state(truth.head):
+                yield Finding(
+                    rule="H-13",
+                    where=str(answer),
+                    said=f"{newest} was known when it was asked for, and is there yet",
+                    but="the answer is 404",
+                )
 
 
 def paged(history: History, truth: Truth) -> Iterator[Finding]:
@@ -111,7 +116,7 @@ def paged(history: History, truth: Truth) -> Iterator[Finding]:
         if "continue" in answer.options
     }
     for answer, scope in pages:
-        if not answer.continues or "continue" in answer.options:
+        if not answer.continues or answer.goes_on:
             continue
         chain = [answer]
         while (following := by_token.get((answer.client, chain[-1].continues))) is not None:
@@ -133,7 +138,7 @@ def _one_list(chain: Sequence[Answer], scope: Scope, truth: Truth) -> Iterator[F
     items = [item for page in chain for item in page.items]
     due = truth.listed(scope, rev)
     whole = not chain[-1].continues
-    yield from _compared("H-15", str(first), rev, due if whole else due[: len(items)], items)
+    yield from compared("H-15", str(first), rev, due if whole else due[: len(items)], items)
     yield from _remaining(chain, scope, len(due))
 
 

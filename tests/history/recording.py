@@ -11,6 +11,7 @@ ledger from Postgres, and runs every checker. What the test's own client asked c
 import asyncio
 import http.client
 import json
+import re
 import socket
 import ssl
 import threading
@@ -24,7 +25,7 @@ from typing import Any, Protocol, TypeVar
 from urllib.parse import quote
 
 from tests.history import rows
-from tests.history.checking import assert_sound
+from tests.history.checking import LIVES, WIRE, Checker, assert_sound
 from tests.history.facts import Answer, Ending, Event, Head, History, Stream, event_of
 from tests.history.processes import running
 
@@ -35,10 +36,16 @@ T = TypeVar("T")
 ALL = "/apis/nodus.dev/v1/attempts"
 ONE = "/apis/nodus.dev/v1/namespaces/default/attempts"
 _STATE = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
+_HALVES = tuple(
+    f"shardSelector=shardRange(object.metadata.uid,%270x{start}%27,%270x{end}%27)"
+    for start, end in (("0" * 16, "8" + "0" * 15), ("8" + "0" * 15, "1" + "0" * 16))
+)
 WATCHES = {
     "everything": f"{ALL}?watch=1&{_STATE}",
     "running": f"{ONE}?watch=1&resourceVersion=0&fieldSelector=status.phase%3DRunning",
     "others": f"{ONE}?watch=1&allowWatchBookmarks=true&fieldSelector=status.phase%21%3DRunning",
+    "lower half": f"{ALL}?watch=1&allowWatchBookmarks=true&{_HALVES[0]}",
+    "upper half": f"{ALL}?watch=1&resourceVersion=0&{_HALVES[1]}",
     # ends every 4 s, with a bookmark before, and goes on from it
     "brief": f"{ONE}?watch=1&{_STATE}&fieldSelector=status.phase%3DRunning&timeoutSeconds=4",
 }
@@ -46,6 +53,8 @@ _START = ("resourceVersion", "sendInitialEvents")
 """The options that say where a watch begins."""
 _METADATA = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 _TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+_COMPARISONS = re.compile(r'^nodus_consistency_checks_total\{result="(\w+)"\} (\S+)', re.M)
+_DIFFERS = "the watch cache differs from the database"
 _DEADLINE = 30.0
 _PAUSE = 0.05
 
@@ -94,10 +103,20 @@ class Following:
 class Recorder:
     """Records one server from `__enter__` on; leaving it without an error checks the history."""
 
-    def __init__(self, server: Server, *, quiet: bool = False) -> None:
-        """`quiet` tells that nothing will be left to do at the end (P-09)."""
+    def __init__(
+        self,
+        server: Server,
+        *,
+        quiet: bool = False,
+        checkers: tuple[Checker, ...] = (*WIRE, *LIVES),
+    ) -> None:
+        """`quiet` tells that nothing will be left to do at the end (P-09).
+
+        Ledger and machines are read only if all checkers of lives are among `checkers`.
+        """
         self._server = server
         self._quiet = quiet
+        self._checkers = checkers
         self._clock = SystemClock()
         self._began, self._at = self._clock.now(), self._clock.monotonic()
         self._followed = [Following(client=name, target=WATCHES[name]) for name in WATCHES]
@@ -108,18 +127,27 @@ class Recorder:
         self._heads: list[Head] = []
         self._streams: list[Stream] = []
         self._wrong: list[bytes] = []
+        self._kills: list[datetime] = []
 
     def __enter__(self) -> "Recorder":
+        self.start()
+        return self
+
+    def start(self) -> None:
+        """Begin to watch."""
         for one in self._followed:
             thread = threading.Thread(target=self._follow, args=(one,), name=one.client)
             thread.start()
             self._threads.append(thread)
-        return self
+
+    def by_the_clock_of(self, other: "Recorder") -> None:
+        """Tell the same moments as another, to the microsecond."""
+        self._began, self._at = other._began, other._at
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             if kind is None:
-                assert_sound(self.history())
+                assert_sound(self.history(), self._checkers)
         finally:
             self.stop()
 
@@ -130,6 +158,10 @@ class Recorder:
     def took(self, target: str, asked: datetime, status: int, body: bytes) -> None:
         """Keep an answer that the test's own client got for a list or a get."""
         self._keep("test", target, asked, status, body)
+
+    def killed(self) -> None:
+        """Note that something is about to be cut off by hand, so that streams may break."""
+        self._kills.append(self.now())
 
     def stop(self) -> None:
         """End every watch; more than once does nothing."""
@@ -147,6 +179,7 @@ class Recorder:
         self._caught_up(head)
         self._look()
         self._resume(head)
+        self._compared()
         self.stop()
         assert not self._wrong, self._wrong
         followed = (stream for one in self._followed for stream in one.done)
@@ -155,6 +188,7 @@ class Recorder:
             streams=(*followed, *self._streams),
             answers=tuple(self._answers),
             heads=tuple(self._heads),
+            kills=tuple(self._kills),
             quiet=self._quiet,
         )
 
@@ -181,6 +215,7 @@ class Recorder:
             events=tuple(following.events),
             ending="left" if self._over.is_set() else ending,
             status=status,
+            ended=self.now(),
         )
 
     def _read(self, following: Following, answer: http.client.HTTPResponse) -> Ending:
@@ -238,6 +273,8 @@ class Recorder:
             "labelSelector=nodus.dev%2Fjob%21%3D",
         ):
             self._ask(f"{ONE}?{query}")
+        for half in _HALVES:
+            self._ask(f"{ALL}?{half}")
         page = self._ask(f"{ALL}?limit=4")
         while token := page["metadata"].get("continue"):
             page = self._ask(f"{ALL}?limit=4&continue={quote(token)}")
@@ -247,6 +284,21 @@ class Recorder:
             self._ask(f"{ALL.removesuffix('attempts')}{_path(one)}")
         for rev in self._seen():
             self._ask(f"{ALL}?resourceVersion={rev}&resourceVersionMatch=Exact")
+
+    def _compared(self) -> None:
+        """Wait until the cache was compared with the database once more; never a mismatch (G11)."""
+        deadline = self._clock.monotonic() + _DEADLINE
+        before = self._comparisons()
+        while (now := self._comparisons()).get("ok", 0) <= before.get("ok", 0):
+            assert not now.get("mismatch"), f"the cache differed from the database: {now}"
+            assert self._clock.monotonic() < deadline, f"the cache was not compared: {now}"
+            self._over.wait(_PAUSE)
+        assert not now.get("mismatch"), f"the cache differed from the database: {now}"
+
+    def _comparisons(self) -> dict[str, int]:
+        with self._open("/metrics", seconds=_DEADLINE) as answer:
+            text = answer.read().decode()
+        return {result: int(float(count)) for result, count in _COMPARISONS.findall(text)}
 
     def _events(self) -> list[Event]:
         """Return the events of objects that the watch of everything has shown."""
@@ -262,17 +314,17 @@ class Recorder:
     def _resume(self, head: int) -> None:
         """Watch again: from the state, and from revisions that were seen; all, and one object."""
         for target in (f"{ALL}?watch=1&{_STATE}", f"{WATCHES['others']}&resourceVersion=0"):
-            self._catch_up(target, 0, head)
+            self.catch_up(target, 0, head)
         events = self._events()
         for rev in self._seen():
-            self._catch_up(f"{ALL}?watch=1", rev, head)
+            self.catch_up(f"{ALL}?watch=1", rev, head)
             later = [event for event in events if event.rev > rev]
             if later:
                 name = later[len(later) // 2].name
                 last = max(event.rev for event in later if event.name == name)
-                self._catch_up(f"{ALL}?watch=1&fieldSelector=metadata.name%3D{name}", rev, last)
+                self.catch_up(f"{ALL}?watch=1&fieldSelector=metadata.name%3D{name}", rev, last)
 
-    def _catch_up(self, target: str, rev: int, last: int) -> None:
+    def catch_up(self, target: str, rev: int, last: int) -> None:
         """Watch until a revision, or the end of the state, has come, and keep the stream."""
         following = Following(client=f"late-{len(self._streams)}", target=target, position=rev)
         asked, target, status = self.now(), following.resumed(), 0
@@ -292,6 +344,14 @@ class Recorder:
                 status=status,
             )
         )
+
+    def ask(self, target: str, client: str = "test") -> tuple[int, Any]:
+        """Get a path as a client, keep the answer, and return its status and decoded body."""
+        asked = self.now()
+        with self._open(target, seconds=_DEADLINE) as answer:
+            status, body = answer.status, answer.read()
+        self._keep(client, target, asked, status, body)
+        return status, json.loads(body)
 
     def _ask(self, target: str, accept: str = "") -> Any:
         asked = self.now()
@@ -327,13 +387,18 @@ class Recorder:
         """Keep the newest revision; return the newest of an object."""
         async with self._database() as database:
             asked = self.now()
-            head, changed = await rows.newest(database)
-            self._heads.append(Head(asked=asked, answered=self.now(), rev=head))
-        return changed
+            newest = await rows.newest(database)
+            answered = self.now()
+            self._heads.append(
+                Head(asked=asked, answered=answered, rev=newest.head, oldest=newest.oldest)
+            )
+        return newest.changed
 
     async def _read_rows(self) -> History:
         """Return what the rows tell, with the machines as they run."""
         async with self._database() as database:
+            if not set(LIVES) <= set(self._checkers):
+                return History(log=await rows.read_log(database))
             kept = await rows.read(database)
         alive = running(self._server.root / "machines", kept.machines)
         return rows.history_of(kept, alive)
@@ -346,6 +411,12 @@ class Recorder:
             yield database
         finally:
             await database.close()
+
+
+def assert_never_differed(log: str) -> None:
+    """Fail if any process that wrote to a log found its cache to be wrong (G11)."""
+    lines = [line for line in log.splitlines() if _DIFFERS in line]
+    assert not lines, lines
 
 
 def _path(obj: Any) -> str:

@@ -29,7 +29,8 @@ JOIN nodus.leases l ON l.machine = m.no JOIN nodus.attempts a ON a.no = l.attemp
 ORDER BY m.no, a.no
 """)
 _NEWEST = sa.text("""
-SELECT coalesce(max(rev), 0) AS head, coalesce(max(rev) FILTER (WHERE kind <> 'E'), 0) AS changed
+SELECT coalesce(max(rev), 0) AS head, coalesce(max(rev) FILTER (WHERE kind <> 'E'), 0) AS changed,
+       (SELECT oldest FROM nodus.feed) AS oldest
 FROM nodus.changes
 """)
 
@@ -61,11 +62,20 @@ async def read_log(database: Database) -> tuple[Row, ...]:
         return await _log(connection)
 
 
-async def newest(database: Database) -> tuple[int, int]:
-    """Return the newest revision, and the newest of an object; 0 where there is none."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Newest:
+    """The newest revision and the newest of an object, 0 for none; the oldest one promised."""
+
+    head: int
+    changed: int
+    oldest: int
+
+
+async def newest(database: Database) -> Newest:
+    """Return the ends of the log."""
     async with database.single_reads() as connection:
-        row = (await connection.execute(_NEWEST)).one()
-    return row.head, row.changed
+        row = (await connection.execute(_NEWEST)).mappings().one()
+    return Newest(**row)
 
 
 def history_of(kept: Kept, alive: Collection[str]) -> History:

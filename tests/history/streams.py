@@ -128,7 +128,7 @@ def resumable(history: History, truth: Truth) -> Iterator[Finding]:
 
 def _promised(history: History, truth: Truth, rev: int, at: datetime) -> bool:
     """Whether everything after a revision is younger than the window; unknown versions are not."""
-    later = truth.next_row(rev)
+    later = truth.next_change(rev)
     if not truth.knows(rev) or later is None:
         return truth.knows(rev)
     return at - later.at < history.window

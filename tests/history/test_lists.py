@@ -55,7 +55,7 @@ def pages(target: str, rev: int, size: int) -> list[Answer]:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("rev", range(1, HEAD + 1))
+@pytest.mark.parametrize("rev", sorted({TRUTH.commit_end(rev) for rev in range(1, HEAD + 1)}))
 def test_a_sound_list_gives_nothing(target: str, rev: int) -> None:
     assert findings(a_history(a_list(target, rev))) == []
 
@@ -120,7 +120,7 @@ def test_another_version_than_the_exact_one() -> None:  # H-16
     exact = f"{ONE}?resourceVersion=7&resourceVersionMatch=Exact"
     assert findings(a_history(a_list(exact, 7))) == []
     assert broken(a_history(a_list(exact, 8))) == [
-        ("H-12", "7 was asked for exactly", "the list is at 8")
+        ("H-16", "7 was asked for exactly", "the answer is at 8")
     ]
 
 
@@ -129,17 +129,17 @@ def test_a_list_older_than_was_known() -> None:  # H-13
     assert findings(a_history(a_list(ONE, 12), heads=heads)) == []
     assert findings(a_history(a_list(f"{ONE}?resourceVersion=0", 8), heads=heads)) == []
     assert broken(a_history(a_list(ONE, 11), heads=heads)) == [
-        ("H-13", "12 was known, or given, when the list was asked for", "it is at 11")
+        ("H-13", "12 was known when the list was asked for", "it is at 11")
     ]
     given = a_list(f"{ONE}?resourceVersion=12&resourceVersionMatch=NotOlderThan", 11)
-    assert [rule for rule, *_ in broken(a_history(given))] == ["H-13"]
+    assert broken(a_history(given)) == [("H-14", "12 was asked for, or newer", "it is 11")]
 
 
 def test_a_get_older_than_was_known() -> None:  # H-13
     heads = (Head(asked=at(150), answered=at(151), rev=12),)
     assert findings(a_history(a_get("b1", 12), heads=heads)) == []
     assert broken(a_history(a_get("b1", 8), heads=heads)) == [
-        ("H-13", "b1 at 12 was known, or given, when it was asked for", "the answer is b1 at 8")
+        ("H-13", "b1 at 12 was known when it was asked for", "the answer is b1 at 8")
     ]
 
 

@@ -9,6 +9,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice, pairwise
 from typing import Any
 
 from tests.history.facts import EPOCH, Row
@@ -16,6 +17,7 @@ from tests.history.scope import Scope
 
 _EMPTY = b'"resourceVersion":""'
 _EVERY = 64
+EPOCH_BITS = 44
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,6 +108,28 @@ class Truth:
         """Return each object's versions, in order."""
         return self._of
 
+    @cached_property
+    def lost(self) -> Sequence[tuple[int, int]]:
+        """The stretches (prev_last, marker) that a failover left out, without their ends."""
+        return [
+            (before.rev, row.rev)
+            for before, row in pairwise(self.rows)
+            if row.kind == EPOCH and row.rev > before.rev + 1
+        ]
+
+    def loss_of(self, rev: int) -> tuple[int, int] | None:
+        """Return the stretch that a revision was lost in; None if it was not."""
+        return next((gap for gap in self.lost if gap[0] < rev < gap[1]), None)
+
+    def commit_end(self, rev: int) -> int:
+        """Return the last revision of the commit that a revision belongs to."""
+        at = bisect_left(self._revs, rev)
+        if at == len(self._revs) or self._revs[at] != rev:
+            return rev
+        while at + 1 < len(self.rows) and self.rows[at + 1].tx == self.rows[at].tx:
+            at += 1
+        return self._revs[at]
+
     def state(self, rev: int) -> State:
         """Return state(rev): the newest version of every object that then was."""
         end = bisect_right(self._revs, rev)
@@ -139,10 +163,20 @@ class Truth:
         at = bisect_right(self._revs, rev)
         return self.rows[at] if at < len(self.rows) else None
 
+    def next_change(self, rev: int) -> Row | None:
+        """Return the first row of an object after a revision."""
+        at = bisect_right(self._revs, rev)
+        return next((row for row in islice(self.rows, at, None) if row.kind != EPOCH), None)
+
     def knows(self, rev: int) -> bool:
         """Whether a revision is one of the log."""
         at = bisect_left(self._revs, rev)
         return at < len(self._revs) and self._revs[at] == rev
+
+    def marks(self, rev: int) -> bool:
+        """Whether a revision is the marker of an epoch."""
+        at = bisect_left(self._revs, rev)
+        return self.knows(rev) and self.rows[at].kind == EPOCH
 
     def _event(self, scope: Scope, n: int) -> Change | None:
         row, (before, after) = self.rows[n], self._steps[n]

@@ -46,6 +46,7 @@ from nodus_api.apiserver.watches import RunningWatches
 from nodus_api.attempts.resource import ATTEMPTS
 from nodus_api.clock import Clock
 from nodus_api.watchcache import AttemptCache
+from nodus_api.watchcache.digest_check import ConsistencyCheck
 from nodus_api.watchcache.heartbeat import Heartbeat
 
 RIGHTS_SECONDS = 60.0
@@ -112,6 +113,7 @@ def create_app(
     new_id: Callable[[], UUID],
     chance: Callable[[], float],
     version: str,
+    consistency: ConsistencyCheck | None = None,
     heartbeat: Heartbeat | None = None,
     options: ServerOptions | None = None,
     checks: Mapping[str, Check] | None = None,
@@ -121,7 +123,8 @@ def create_app(
     """Return the application.
 
     `chance` gives uniform numbers in [0, 1), `new_id` request ids. `heartbeat` is followed for the
-    metrics, and by whom it was given to. `checks` are further checks of
+    metrics, and by whom it was given to; `consistency` runs beside the cache. `checks` are further
+    checks of
     readyz by name (`schema`, `tls-cert`), `live_checks` of livez too (`cert-reloader`), each
     returning None or what is wrong. Without `hot_path` FastAPI answers every path: the tests
     compare the two.
@@ -160,6 +163,7 @@ def create_app(
             "access": view.run,
             "loop-lag": lag.run,
             "rights": lambda: _judge_again(view, clock),
+            **({"consistency": consistency.run} if consistency is not None else {}),
             **({"leader-heartbeat": heartbeat.run} if heartbeat is not None else {}),
         },
         clock=clock,
@@ -174,6 +178,8 @@ def create_app(
         ready=checks or {},
     )
     metrics.in_flight_now = lambda: in_flight.requests
+    if consistency is not None:
+        metrics.consistency_checks = consistency.results
     inner = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
     add_status_handlers(inner, statuses)
     for router in (

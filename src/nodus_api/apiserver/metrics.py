@@ -4,7 +4,7 @@ Label values come from the router, never from a URL; users and projects are neve
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import (
@@ -94,6 +94,7 @@ class Metrics:
         self.authentications: dict[str, int] = {}
         self.authorizations: dict[str, int] = {}
         self.in_flight_now: Callable[[], int] = lambda: 0
+        self.consistency_checks: Mapping[str, int] = {}
 
     def request(self, info: RequestInfo, code: int, seconds: float, size: int) -> None:
         """Count a finished request."""
@@ -249,6 +250,14 @@ class MetricsCollector(Collector):
         yield judged
 
     def _of_cache(self) -> Iterator[Metric]:
+        compared = CounterMetricFamily(
+            "nodus_consistency_checks",
+            "Comparisons of the watch cache with the database by result; alert on mismatch.",
+            labels=("result",),
+        )
+        for result, count in self._metrics.consistency_checks.items():
+            compared.add_metric([result], count)
+        yield compared
         for name, value in self._cache_facts().items():
             if name.endswith("_total"):
                 counter = CounterMetricFamily(name, name.replace("_", " "), labels=_RESOURCE)

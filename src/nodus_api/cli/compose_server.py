@@ -15,9 +15,11 @@ from nodus_api.storage.access_store import AccessStore
 from nodus_api.storage.engine import Database, Role
 from nodus_api.storage.errors import SchemaMismatch, StorageUnavailable
 from nodus_api.storage.feed import Feed
+from nodus_api.storage.feed_digest import FeedDigests
 from nodus_api.storage.revision import check_schema
 from nodus_api.tasks import end, spawn
 from nodus_api.watchcache import AttemptCache
+from nodus_api.watchcache.digest_check import ConsistencyCheck
 from nodus_api.watchcache.heartbeat import Heartbeat
 from nodus_api.watchcache.history import Window
 
@@ -35,9 +37,17 @@ async def run_server(settings: Settings, sockets: Sequence[socket.socket]) -> No
         window = Window(stubs=settings.watchcache_window, documents=settings.watchcache_documents)
         feed = Feed(database, clock=clock)
         heartbeat = Heartbeat(feed.heartbeat_age, clock, required=settings.feed_require_heartbeat)
+        cache = AttemptCache(
+            feed, clock=clock, chance=chance, window=window, consistent=heartbeat.check
+        )
         app = create_app(
-            cache=AttemptCache(
-                feed, clock=clock, chance=chance, window=window, consistent=heartbeat.check
+            cache=cache,
+            consistency=ConsistencyCheck(
+                cache,
+                FeedDigests(database).snapshot,
+                clock=clock,
+                chance=chance,
+                every=settings.consistency_interval,
             ),
             heartbeat=heartbeat,
             access=AccessStore(database, clock),

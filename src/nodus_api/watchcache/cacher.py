@@ -1,6 +1,6 @@
 """The face of the watch cache: get, list and watch."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 
 from nodus_api.clock import Clock
@@ -147,6 +147,11 @@ class AttemptCache:
         """The installation's key of continue tokens. Raises as a read does before the load."""
         return self._loaded().continue_key
 
+    @property
+    def loads(self) -> int:
+        """How often it was loaded."""
+        return self.health.reloads
+
     # -- what the reflector tells --------------------------------------------
 
     def loaded(self, contents: Contents) -> None:
@@ -177,6 +182,26 @@ class AttemptCache:
         """Refuse consistent reads until the load that follows, and end the watches."""
         self._trusted = False
         self.watchers.end_all("the history held is not the one that counts")
+
+    # -- comparing --------------------------------------------
+
+    async def pieces_at(self, rev: int) -> AsyncIterator[Sequence[Entry]]:
+        """Return all entries of the state at `rev`, to be taken a chunk at a time.
+
+        The state is fixed when this returns. Raises as an exact list does.
+        """
+        await self._reach(self._past.reached(rev))
+        snapshot = await self._past.state_at(None, rev)
+        return self._whole(snapshot)
+
+    async def _whole(self, snapshot: ScopeSnapshot) -> AsyncIterator[Sequence[Entry]]:
+        for piece in snapshot.pieces():
+            yield await self._past.with_bodies(None, snapshot.rev, piece)
+
+    def doubt(self) -> None:
+        """Load anew: what is held was found to be wrong."""
+        self.faulted()
+        self._reflector.doubt()
 
     # -- get and list --------------------------------------------
 

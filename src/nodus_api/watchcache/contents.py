@@ -37,6 +37,7 @@ class Contents:
         self.position = 0
         self.oldest_in_log = 0
         self.continue_key = b""
+        self.broken = False  # whether the log had a gap when this was loaded
         self.epochs = Epochs(())
         self.index = Index()
         self._window = window
@@ -46,6 +47,7 @@ class Contents:
         self._names: tuple[str, ...] = ()  # of projects, sorted
         self._whole: ScopeSnapshot | None = None  # of all projects, since the last change
         self._filled: dict[UUID, Event] = {}  # while the history is filled: the last of each
+        self._filled_to: int | None = None
         self.history = History(window, 0)
 
     # -- load -------------------------------------------------------------------------------
@@ -71,11 +73,17 @@ class Contents:
         self.history = History(self._window, self.position)
 
     def fill(self, rows: Sequence[Change]) -> None:
-        """Take a piece of the changes up to the head, in order; `loaded` follows the last."""
-        if rows and not len(self.history) and not self._filled:
-            first = rows[0]
-            self.history = History(self._window, first.rev if first.kind == "E" else first.rev - 1)
+        """Take a piece of the changes up to the head, in order; `loaded` follows the last.
+
+        A row that does not follow the one before begins the history anew: what lies before a gap
+        cannot be resumed, as some change of it is missing.
+        """
         for row in rows:
+            if self._filled_to is None or not self._follows(row, self._filled_to):
+                self.broken = self._filled_to is not None
+                self._filled.clear()
+                self.history = History(self._window, row.rev if row.kind == "E" else row.rev - 1)
+            self._filled_to = row.rev
             if row.uid is not None:
                 event = self._back_filled(row, row.uid)
                 self._filled[event.uid] = event
@@ -93,6 +101,9 @@ class Contents:
 
     def loaded(self, now: float) -> None:
         """End the load at `now` (monotonic seconds)."""
+        if self._filled_to not in (None, self.position):
+            self.broken = True
+            self.history = History(self._window, self.position)
         self._filled.clear()
         self.history.mark(now, self.position)
 
@@ -118,11 +129,13 @@ class Contents:
 
     def continues(self, row: Change, last: int) -> None:
         """Raise FeedFault unless `row` follows `last` in the log (storage.md section 1)."""
-        if row.rev == last + 1 and row.kind != "E":
-            return
-        if row.kind == "E" and self.epochs.prev_last(row.rev) == last:
-            return
-        raise FeedFault("a row of the log is not the next one")
+        if not self._follows(row, last):
+            raise FeedFault("a row of the log is not the next one")
+
+    def _follows(self, row: Change, last: int) -> bool:
+        if row.kind == "E":
+            return self.epochs.prev_last(row.rev) == last
+        return row.rev == last + 1
 
     def apply(self, row: Change) -> str | None:
         """Apply one row; return the project it touched, None for the marker of an epoch.

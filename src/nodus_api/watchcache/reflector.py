@@ -26,6 +26,10 @@ RETRY_SECONDS = (0.1, 3.0)
 log = logging.getLogger(__name__)
 
 
+class Doubted(FeedFault):
+    """What is held was found to be wrong, by another than the log."""
+
+
 class Sink(Protocol):
     """Who is told of what the reflector did; the calls are made within one loop step."""
 
@@ -85,6 +89,7 @@ class Reflector:
         self._read_to = 0
         self._held: list[Change] = []  # read, and not applied: the end of their commit is not seen
         self._kicked = asyncio.Event()
+        self._doubted = False
         self._tries = 0
         self._began = 0.0
         self._cut_off_by: type[StorageError] | None = None
@@ -94,6 +99,11 @@ class Reflector:
     def kick(self) -> None:
         """Read now: somebody knows of a newer revision."""
         self._kicked.set()
+
+    def doubt(self) -> None:
+        """Load anew: somebody found that what is held is wrong, and has said so."""
+        self._doubted = True
+        self.kick()
 
     async def run(self) -> None:
         """Load and follow until cancelled; every failure is logged and tried again."""
@@ -143,6 +153,11 @@ class Reflector:
         self.health.head = contents.position
         self._is_connected(contents, contents.position)
         self._sink.loaded(contents)
+        if contents.broken:
+            log.error(
+                "the change log has a gap; watches can begin after it alone",
+                extra={"rev": contents.history.floor},
+            )
         log.info(
             "watch cache loaded",
             extra={"attempts": len(contents), "rev": contents.position},
@@ -196,6 +211,8 @@ class Reflector:
 
     async def _catch_up(self, contents: Contents) -> None:
         while True:
+            if self._doubted:
+                raise Doubted
             rows = await self._feed.read(self._read_to, limit=PIECE)
             if any(row.kind == "E" for row in rows):
                 await self._check_state(contents)
@@ -254,12 +271,14 @@ class Reflector:
             health.equal_since = self._clock.monotonic()
 
     def _fault(self, fault: FeedFault) -> None:
-        self.health.faults += 1
         self._contents = None
-        log.error(
-            "the change log does not continue what is held, loading anew",
-            extra={"cause": str(fault), "rev": self._read_to},
-        )
+        self._doubted = False
+        if not isinstance(fault, Doubted):
+            self.health.faults += 1
+            log.error(
+                "the change log does not continue what is held, loading anew",
+                extra={"cause": str(fault), "rev": self._read_to},
+            )
         self._sink.faulted()
 
     async def _retry(self, error: StorageError) -> None:
