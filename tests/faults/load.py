@@ -16,7 +16,10 @@ from nodus_api.storage import tables as t
 from nodus_api.storage.engine import Database, Role
 from nodus_api.storage.errors import StorageError
 
-_PACE = 0.02
+LOAD = "load"
+"""What its sessions are called."""
+
+_PACE = 0.05
 _AGAIN = 0.05
 _SEED = 7
 

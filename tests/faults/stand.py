@@ -1,6 +1,7 @@
 """A Postgres of its own, a `nodus serve` behind a network of ours, a writer, and who looks on."""
 
 import http.client
+import itertools
 import json
 import os
 import shutil
@@ -14,11 +15,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from tests.cli.live import environment, eventually
-from tests.faults.load import Load
+from tests.faults.load import LOAD, Load
 from tests.faults.proxy import Proxy
 from tests.history import rows
 from tests.history.facts import History
@@ -32,8 +34,13 @@ CLOCK = SystemClock()
 NODUS = (sys.executable, "-m", "nodus_api.cli.main")
 FRESH = f"{ALL}?limit=1"
 CACHED = f"{ALL}?limit=1&resourceVersion=0"
-_ASKED = (FRESH, CACHED, "/livez", "/readyz", "/readyz?verbose", "/readyz/database", "/metrics")
-_PAUSE = 0.1
+_ASKED = (
+    (FRESH,),
+    (CACHED,),
+    ("/livez", "/readyz", "/readyz?verbose", "/readyz/database", "/metrics"),
+)
+"""What is asked for, in turn by one thread each."""
+_PAUSE = 0.15
 _PATIENCE = 8.0
 
 _LEAKS = (
@@ -57,13 +64,16 @@ class Told:
 
 
 class Onlooker:
-    """Asks for lists, health and metrics all the time, on a thread for each of them."""
+    """Asks for lists, health and metrics all the time."""
 
-    def __init__(self, stand: "Stand") -> None:
+    def __init__(self, stand: "Stand", recorder: Recorder) -> None:
+        """`recorder` judges the lists that are answered (H-12 to H-14)."""
         self._stand = stand
+        self._recorder = recorder
         self._over = threading.Event()
         self._threads = [
-            threading.Thread(target=self._ask, args=(target,), name=target) for target in _ASKED
+            threading.Thread(target=self._ask, args=(targets,), name=targets[0])
+            for targets in _ASKED
         ]
         self.told: list[Told] = []
 
@@ -89,60 +99,49 @@ class Onlooker:
 
         return eventually(found, seconds)  # type: ignore[return-value]
 
-    def _ask(self, target: str) -> None:
-        while not self._over.is_set():
-            asked = CLOCK.monotonic()
-            status, headers, body = 0, dict[str, str](), b""
-            with suppress(OSError, http.client.HTTPException):
-                status, headers, body = self._stand.get(target)
-            self.told.append(
-                Told(
-                    target=target,
-                    asked=asked,
-                    answered=CLOCK.monotonic(),
-                    status=status,
-                    headers=headers,
-                    body=body.decode(errors="replace"),
-                )
-            )
-            self._over.wait(_PAUSE)
+    def _ask(self, targets: Sequence[str]) -> None:
+        for target in itertools.cycle(targets):
+            if self._over.wait(_PAUSE):
+                return
+            self.told.append(self._answer(target))
+
+    def _answer(self, target: str) -> Told:
+        asked, moment = CLOCK.monotonic(), self._recorder.now()
+        status, headers, body = 0, dict[str, str](), b""
+        with suppress(OSError, http.client.HTTPException):
+            status, headers, body = self._stand.get(target)
+        if status == 200 and target in (FRESH, CACHED):
+            self._recorder.took(target, moment, status, body)
+        return Told(
+            target=target,
+            asked=asked,
+            answered=CLOCK.monotonic(),
+            status=status,
+            headers=headers,
+            body=body.decode(errors="replace"),
+        )
 
 
 @dataclass
-class Stand:
-    """Everything of one test module; what a test breaks it mends."""
+class Replica:
+    """One `nodus serve` as a process."""
 
     root: Path
-    postgres: EmbeddedPostgres
-    proxy: Proxy
-    token: str
+    url: str
     port: int
-    load: Load
     process: "subprocess.Popen[bytes] | None" = None
-    report: dict[str, float] = field(default_factory=dict)
-
-    @property
-    def server(self) -> str:
-        return f"https://127.0.0.1:{self.port}"
 
     @property
     def pid(self) -> int:
         assert self.process is not None
         return self.process.pid
 
-    @property
-    def postmaster(self) -> int:
-        return self.postgres.start()
-
-    # the server -----------------------------------------------------------------------------
-
-    def serve(self) -> None:
-        """Start the server on its port, and wait until it is ready."""
-        url = f"postgresql://postgres@127.0.0.1:{self.proxy.port}/nodus"
+    def start(self) -> None:
+        """Start it on its port, and wait until it is ready."""
         with self._log.open("ab") as log:
             self.process = subprocess.Popen(  # noqa: S603 -- ours
                 [
-                    *(*NODUS, "serve", "--database-url", url, "--data-dir", str(self.root)),
+                    *(*NODUS, "serve", "--database-url", self.url, "--data-dir", str(self.root)),
                     *("--bind", "127.0.0.1", "--port", str(self.port)),
                     *("--shutdown-delay-duration", "0s"),
                     *("--shutdown-watch-termination-grace-period", "0s"),
@@ -152,51 +151,89 @@ class Stand:
                 stderr=log,
                 env={**environment(), "NODUS_LOG_FORMAT": "json"},
             )
-        eventually(self.ready, 60)
+        eventually(self._ready, 60)
 
-    def stop(self) -> int:
-        """End the server as an operator does; return how it ended."""
-        assert self.process is not None
+    def stop(self) -> None:
+        """End it as an operator does, if it runs."""
+        if self.process is None:
+            return
         self.process.send_signal(signal.SIGCONT)
         self.process.send_signal(signal.SIGTERM)
         try:
-            return self.process.wait(40)
+            self.process.wait(40)
         finally:
             self.process.kill()
+            self.process = None
 
-    def ready(self) -> bool:
-        assert self.process is not None
-        assert self.process.poll() is None, self.said()
-        with suppress(OSError):
-            return self.get("/readyz")[0] == 200
-        return False
-
-    def get(self, target: str) -> tuple[int, dict[str, str], bytes]:
+    def get(self, target: str, token: str = "") -> tuple[int, dict[str, str], bytes]:
         """Return status, headers by lower-case names, and body."""
-        context = ssl.create_default_context(cafile=str(self.root / "ca.crt"))
         connection = http.client.HTTPSConnection(
-            "127.0.0.1", self.port, timeout=_PATIENCE, context=context
+            "127.0.0.1", self.port, timeout=_PATIENCE, context=self._context
         )
         try:
-            connection.request("GET", target, headers={"Authorization": f"Bearer {self.token}"})
+            connection.request(
+                "GET", target, headers={"Authorization": f"Bearer {token}"} if token else {}
+            )
             answer = connection.getresponse()
             headers = {name.lower(): value for name, value in answer.getheaders()}
             return answer.status, headers, answer.read()
         finally:
             connection.close()
 
-    @property
-    def _log(self) -> Path:
-        return self.root / "serve.log"
-
     def said(self) -> str:
         return self._log.read_text(errors="replace")
 
     def lines(self, since: int = 0) -> list[dict[str, Any]]:
-        """Return the log's lines after so many characters; requests have none here."""
+        """Return the log's lines after so many characters, those of requests aside."""
         found = self.said()[since:].splitlines()
         assert all(one.startswith("{") for one in found), found
         return [one for one in map(json.loads, found) if "code" not in one]
+
+    @cached_property
+    def _context(self) -> ssl.SSLContext:
+        return ssl.create_default_context(cafile=str(self.root / "ca.crt"))
+
+    @property
+    def _log(self) -> Path:
+        name = f"{self.root.name}-{self.port}.log"
+        return self.root.with_name(name)  # beside it: its own disk may be full
+
+    def _ready(self) -> bool:
+        assert self.process is not None
+        assert self.process.poll() is None, self.said()
+        with suppress(OSError):
+            return self.get("/readyz")[0] == 200
+        return False
+
+
+@dataclass
+class Stand:
+    """Everything of one test module; what a test breaks it mends."""
+
+    root: Path
+    postgres: EmbeddedPostgres
+    proxy: Proxy
+    load: Load
+    token: str
+    replica: Replica
+    """The one that clients are sent to."""
+    report: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def server(self) -> str:
+        return f"https://127.0.0.1:{self.replica.port}"
+
+    @property
+    def postmaster(self) -> int:
+        return self.postgres.start()
+
+    def get(self, target: str) -> tuple[int, dict[str, str], bytes]:
+        """Ask the replica that clients are sent to."""
+        return self.replica.get(target, self.token)
+
+    def another(self) -> Replica:
+        """Return a replica that is not started yet."""
+        return Replica(self.root, self.replica.url, free_port())
 
     # Postgres -------------------------------------------------------------------------------
 
@@ -244,15 +281,17 @@ def standing(root: Path, token: str, postgres: EmbeddedPostgres) -> Iterator[Sta
     (root / "machines").mkdir()
     with (
         Proxy(str(root / "run" / SOCKET)) as proxy,
-        Load(postgres.url) as load,
+        Load(f"{postgres.url}&application_name={LOAD}") as load,
     ):
-        stand = Stand(root, postgres, proxy, token, free_port(), load)
+        url = f"postgresql://postgres@127.0.0.1:{proxy.port}/nodus"
+        replica = Replica(root, url, free_port())
+        stand = Stand(root, postgres, proxy, load, token, replica)
         load.first(0.0)
-        stand.serve()
+        replica.start()
         try:
             yield stand
         finally:
-            stand.stop()
+            replica.stop()
             for what, took in stand.report.items():
                 print(f"fault table: {what}: {took:.2f} s")  # noqa: T201 -- `pytest -s` shows it
 
@@ -301,11 +340,12 @@ class Fault:
 
     def lines(self, *levels: str) -> list[str]:
         """Return what the server's log says of the time since the fault began."""
-        return [one["message"] for one in self.stand.lines(self.log) if one["level"] in levels]
+        found = self.stand.replica.lines(self.log)
+        return [one["message"] for one in found if one["level"] in levels]
 
     def told_once(self, *messages: str, perhaps: Sequence[str] = ()) -> None:
         """The log has each of these lines once, `perhaps` once, no other, and no traceback."""
-        said = self.stand.said()[self.log :]
+        said = self.stand.replica.said()[self.log :]
         found = Counter(self.lines("warning", "error", "critical"))
         assert set(messages) <= set(found) <= {*messages, *perhaps}, said
         assert set(found.values()) <= {1}, said
@@ -325,12 +365,12 @@ def fault(stand: Stand) -> Iterator[Fault]:
     And no answer told what is not the client's business; every refusal says when to come again.
     """
     recorder = Watching(stand)
-    with Onlooker(stand) as onlooker:
+    with Onlooker(stand, recorder) as onlooker:
         onlooker.first(FRESH, 200, 0.0)
         with recorder:
             eventually(lambda: recorder.position)
             try:
-                yield Fault(stand, onlooker, recorder, CLOCK.monotonic(), len(stand.said()))
+                yield Fault(stand, onlooker, recorder, CLOCK.monotonic(), len(stand.replica.said()))
             finally:
                 stand.mend()
     for one in onlooker.told:
