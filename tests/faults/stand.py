@@ -137,7 +137,9 @@ class Replica:
         return self.process.pid
 
     def start(self) -> None:
-        """Start it on its port, and wait until it is ready."""
+        """Start it on its port, and wait until it is ready; the one before has ended."""
+        if self.process is not None:
+            self.process.wait(40)
         with self._log.open("ab") as log:
             self.process = subprocess.Popen(  # noqa: S603 -- ours
                 [
@@ -153,6 +155,17 @@ class Replica:
             )
         eventually(self._ready, 60)
 
+    def ended(self) -> int | None:
+        """Return how it ended, None while it runs."""
+        assert self.process is not None
+        return self.process.poll()
+
+    def memory(self) -> int:
+        """Return how much address space it has, in bytes."""
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        line = next(one for one in status.splitlines() if one.startswith("VmSize:"))
+        return int(line.split()[1]) * 1024
+
     def stop(self) -> None:
         """End it as an operator does, if it runs."""
         if self.process is None:
@@ -167,9 +180,7 @@ class Replica:
 
     def get(self, target: str, token: str = "") -> tuple[int, dict[str, str], bytes]:
         """Return status, headers by lower-case names, and body."""
-        connection = http.client.HTTPSConnection(
-            "127.0.0.1", self.port, timeout=_PATIENCE, context=self._context
-        )
+        connection = self.connection()
         try:
             connection.request(
                 "GET", target, headers={"Authorization": f"Bearer {token}"} if token else {}
@@ -179,6 +190,11 @@ class Replica:
             return answer.status, headers, answer.read()
         finally:
             connection.close()
+
+    def connection(self) -> http.client.HTTPSConnection:
+        return http.client.HTTPSConnection(
+            "127.0.0.1", self.port, timeout=_PATIENCE, context=self._context
+        )
 
     def said(self) -> str:
         return self._log.read_text(errors="replace")
@@ -303,6 +319,10 @@ class Watching(Recorder):
     def position(self) -> int:
         """The newest revision that the watch of everything has shown."""
         return self._followed[0].position
+
+    def shown(self) -> set[str]:
+        """Return the slots of all that it has shown."""
+        return {json.loads(event.body)["spec"]["slot"] for event in self._events()}
 
     async def _read_rows(self) -> History:
         """Return the log alone: the load keeps no ledger, and has no machines."""
