@@ -14,8 +14,12 @@ class Outage:
         self._kind: str | None = None
 
     def failed(self, error: BaseException, **more: object) -> None:
-        """Say what happened, unless the same kind of failure lasts already."""
-        kind = f"{type(error).__name__} {getattr(error, 'sqlstate', '')}"
+        """Say what happened, unless the same kind of failure lasts already.
+
+        Of two refusals with different codes each is told; all that tells of a lost connection is
+        of one kind.
+        """
+        kind: str = getattr(error, "sqlstate", "")
         if kind != self._kind:
             self._kind = kind
             self._log.warning(self._begins, extra={"cause": str(error), **more})
