@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from nodus_api.apiserver.access import AccessChange, AccessSource, Wakeups
 from nodus_api.apiserver.access_view import NOBODY, AccessView, ProjectView, Subject
 from nodus_api.clock import Clock
+from nodus_api.outages import Outage
 from nodus_api.tasks import end, spawn
 from nodus_api.watchcache.freshness import Head, Reached
 
@@ -59,6 +60,9 @@ class AccessCache:
         self._reached = Reached(clock)
         self.floor = 0
         self.refused = False
+        self._outage = Outage(
+            log, begins="the access tables cannot be read", over="the access tables are read again"
+        )
         self.changed: Callable[[], None] = lambda: None
 
     # -- read --------------------------------------------------------------------------------
@@ -102,8 +106,7 @@ class AccessCache:
                 try:
                     await self._session()
                 except Exception as error:  # noqa: BLE001  the source's errors are not known here
-                    if not self.refused:
-                        log.warning("the access tables cannot be read", extra={"cause": str(error)})
+                    self._outage.failed(error)
                     self.refused = True
                     await self._clock.sleep(RETRY_SECONDS)
         finally:
@@ -139,6 +142,7 @@ class AccessCache:
             self._reached.advance(after.rev)
             self.changed()
         self.refused = False
+        self._outage.passed()
 
     def _record(
         self, before: AccessView, after: AccessView, changes: Sequence[AccessChange]

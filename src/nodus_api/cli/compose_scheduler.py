@@ -5,13 +5,14 @@ import os
 import signal
 import socket
 from collections.abc import AsyncIterator, Coroutine, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 from uuid import UUID, uuid4
 
 from nodus_api.cli.compose import certificates, open_database, tell_where
 from nodus_api.cli.data_directory import DataDirectory
 from nodus_api.clock import Clock, SystemClock
+from nodus_api.out_of_memory import ends_the_process
 from nodus_api.scheduler import Retention, Scheduler
 from nodus_api.scheduler.health import HealthServer
 from nodus_api.scheduler.listening import unix_socket
@@ -35,7 +36,7 @@ async def run_scheduler(
     """
     clock = SystemClock()
     directory = DataDirectory(settings.data_dir)
-    async with open_database(settings, Role.SCHEDULER) as database:
+    async with AsyncExitStack() as memory, open_database(settings, Role.SCHEDULER) as database:
         directory.run.mkdir(mode=0o700, parents=True, exist_ok=True)
         installation = await Feed(database, clock=clock).installation()
         scheduler = Scheduler(
@@ -62,6 +63,7 @@ async def run_scheduler(
         if reports is not None:
             tell_where("runner reports", reports)
         async with _stopped_by_signals() as stop:
+            memory.enter_context(ends_the_process())
             parts = {
                 "scheduler": scheduler.run(stop),
                 "health": watcher.serve([health], stop),

@@ -3,13 +3,14 @@
 import random
 import socket
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from uuid import uuid4
 
 from nodus_api.apiserver import ServerOptions, create_app, serve
 from nodus_api.cli.compose import certificates, open_database, tell_where
 from nodus_api.cli.main import product_version
 from nodus_api.clock import Clock, SystemClock
+from nodus_api.out_of_memory import ends_the_process
 from nodus_api.settings import Settings
 from nodus_api.storage.access_store import AccessStore
 from nodus_api.storage.engine import Database, Role
@@ -30,10 +31,12 @@ async def run_server(settings: Settings, sockets: Sequence[socket.socket]) -> No
     """Serve the API on bound sockets until SIGTERM or SIGINT has been drained (AS-095)."""
     clock, chance = SystemClock(), random.SystemRandom().random
     async with (
+        AsyncExitStack() as memory,
         open_database(settings, Role.API) as database,
         certificates(settings, settings.bind, clock) as (context, reloader),
         _schema_watched(database, clock) as schema,
     ):
+        memory.enter_context(ends_the_process())
         window = Window(stubs=settings.watchcache_window, documents=settings.watchcache_documents)
         feed = Feed(database, clock=clock)
         heartbeat = Heartbeat(feed.heartbeat_age, clock, required=settings.feed_require_heartbeat)

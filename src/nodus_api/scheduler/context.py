@@ -19,7 +19,7 @@ from nodus_api.storage.attempt_store import AttemptStore
 from nodus_api.storage.batch import Batch
 from nodus_api.storage.catalog_store import CatalogStore
 from nodus_api.storage.drill_store import DrillStore
-from nodus_api.storage.errors import FencedOff, StorageUnavailable
+from nodus_api.storage.errors import FencedOff, StorageRefused, StorageUnavailable
 from nodus_api.storage.leader_store import Reign
 from nodus_api.storage.machine_store import MachineStore
 from nodus_api.storage.records import AttemptRecord
@@ -32,6 +32,9 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 Work = Callable[[Batch], Awaitable[None]]
+
+PASSED_THROUGH = (FencedOff, StorageRefused, StorageUnavailable)
+"""What no item is to blame for: trying one by one would fail as often, and say as much."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +112,7 @@ class LoopContext:
 
         An error in one item never ends the step: the batch is repeated one by one, the
         item that fails again is logged, counted, and left alone for 1 s to 5 min
-        (SC-606). Errors of leadership and of the connection pass through.
+        (SC-606). Errors of leadership and of the database as a whole pass through.
         """
         now = self.clock.monotonic()
         ready = [no for no in nos if self.setbacks.over((step, no), now)]
@@ -117,7 +120,7 @@ class LoopContext:
         for chunk in chunks(ready, gangs, self.pace.batch):
             try:
                 await self._batch(chunk, work, then)
-            except (FencedOff, StorageUnavailable):
+            except PASSED_THROUGH:
                 raise
             except Exception:
                 log.warning(
@@ -131,14 +134,14 @@ class LoopContext:
     async def item(self, step: str, key: Item, work: Callable[[], Awaitable[T]]) -> T | None:
         """Do a step's work on one item; None if it failed, or failed lately and rests.
 
-        Errors of leadership and of the connection pass through.
+        Errors of leadership and of the database as a whole pass through.
         """
         now = self.clock.monotonic()
         if not self.setbacks.over((step, key), now):
             return None
         try:
             answer = await work()
-        except (FencedOff, StorageUnavailable):
+        except PASSED_THROUGH:
             raise
         except Exception:
             wait = self.setbacks.failed((step, key), now)

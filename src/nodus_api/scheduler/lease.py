@@ -10,6 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection
 
 from nodus_api.clock import Clock
+from nodus_api.outages import Outage
 from nodus_api.storage.errors import FencedOff, StorageError
 from nodus_api.storage.leader_store import LeaderLine, LeaderStore, Reign
 from nodus_api.tasks import end, spawn
@@ -41,6 +42,9 @@ class Leadership:
         self._holder = holder
         self._reign = reign
         self._wake = wake
+        self._outage = Outage(
+            log, begins="the lead is lost or out of reach", over="the lead is held again"
+        )
 
     async def run(self, stop: asyncio.Event) -> None:
         """Stand by, lead, and stand by again, until `stop` is set."""
@@ -62,7 +66,7 @@ class Leadership:
         """Say why a campaign ended, and wait for the next; True if it is time for it."""
         error = campaign.exception()
         if isinstance(error, StorageError):
-            log.warning("the lead is lost or out of reach", extra={"cause": str(error)})
+            self._outage.failed(error)
         elif error is not None:
             log.error("the lead ended by an error", exc_info=error)
         pause = spawn("pause between campaigns", self._clock.sleep(TRY_EVERY_SECONDS))
@@ -111,6 +115,7 @@ class Leadership:
         while True:
             await line.check()
             await self._store.beat(token)
+            self._outage.passed()
             await self._clock.sleep(BEAT_EVERY_SECONDS)
 
     async def _watch_line(self, lost: asyncio.Event) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from nodus_api.attempts import render
 from nodus_api.clock import Clock
+from nodus_api.outages import Outage
 from nodus_api.scheduler.accruing import accrue
 from nodus_api.scheduler.acquiring import request_machines
 from nodus_api.scheduler.context import LoopContext, Pace, Retention
@@ -32,7 +33,7 @@ from nodus_api.storage.attempt_store import AttemptStore
 from nodus_api.storage.catalog_store import CatalogStore
 from nodus_api.storage.drill_store import DrillStore
 from nodus_api.storage.engine import Database
-from nodus_api.storage.errors import FencedOff, StorageUnavailable
+from nodus_api.storage.errors import FencedOff, StorageRefused, StorageUnavailable
 from nodus_api.storage.leader_store import LeaderStore, Reign
 from nodus_api.storage.machine_store import MachineStore
 from nodus_api.storage.retirement import RetirementStore
@@ -172,20 +173,30 @@ class Passes:
 
     loop: LoopContext
     watch: Watch = field(default_factory=Watch)
+    outage: Outage = field(
+        default_factory=lambda: Outage(
+            log, begins="the database refuses what a step does", over="the database refuses nothing"
+        )
+    )
+    refused: bool = False
+    """Whether the database refused something to this pass."""
 
     async def once(self, *, full: bool = True) -> bool:
         """Make one pass; return whether it left work for an earlier step of the next.
 
-        An error of one step never ends the pass; losing the lead or the database does.
+        An error of one step never ends the pass; losing the lead or the database does. What the
+        database refuses to everybody, with a full disk say, is told once while it lasts.
         Only a full pass observes machines and brings the bills up to date.
         """
         loop = self.loop
-        again = False
+        again = self.refused = False
         for name, step in self._steps(full=full):
             with loop.metrics.step_seconds.labels(step=name).time():
                 answer = await self._step(name, step)
             again |= answer is True and name in _LEAVES_WORK
         loop.metrics.passes.inc()
+        if full and not self.refused:
+            self.outage.passed()
         return again
 
     async def step(self, name: str) -> object:
@@ -232,6 +243,11 @@ class Passes:
             return await step()
         except (FencedOff, StorageUnavailable):
             raise
+        except StorageRefused as error:
+            self.refused = True
+            self.loop.metrics.failed_steps.labels(step=name).inc()
+            self.outage.failed(error, step=name)
+            return None
         except Exception:
             self.loop.metrics.failed_steps.labels(step=name).inc()
             log.exception("a step of the pass failed", extra={"step": name})

@@ -30,6 +30,7 @@ from nodus_api.metav1.errors import (
     Unauthorized,
 )
 from nodus_api.metav1.status import StatusCause, StatusDetails
+from nodus_api.outages import Outage
 from nodus_api.scheduler.intents import token_hash
 from nodus_api.scheduler.listening import Receive, Reply, Scope, Send, read_body, serve
 from nodus_api.scheduler.metrics import LoopMetrics
@@ -66,6 +67,7 @@ class ReportServer:
         self._wake = wake
         self._metrics = metrics
         self._new_id = new_id
+        self._outage = Outage(log, begins="reports cannot be kept", over="reports are kept again")
 
     async def serve(
         self,
@@ -86,7 +88,7 @@ class ReportServer:
         except APIError as error:
             reply = _refusal(error, request)
         except StorageError as error:
-            log.warning("a report could not be kept", extra={"cause": str(error)})
+            self._outage.failed(error)
             away = ServiceUnavailable("the database cannot be reached", retry_after=1)
             reply = _refusal(away, request)
         except Exception:
@@ -104,6 +106,7 @@ class ReportServer:
         body = await read_body(receive, BODY_LIMIT)
         report = _read(body)
         standing = await self._store.accept(token_hash(token), report)
+        self._outage.passed()
         if standing is None:
             raise Unauthorized
         if not standing.current:

@@ -8,8 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
-from nodus_api.scheduler.context import LoopContext
-from nodus_api.storage.errors import FencedOff, StorageUnavailable
+from nodus_api.scheduler.context import PASSED_THROUGH, LoopContext
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +68,7 @@ async def _retire_batch(loop: LoopContext, nos: Sequence[int]) -> int:
     """Retire a batch, or one by one if it fails (SC-606); return how many went."""
     try:
         gone = await loop.retirement.retire(loop.reign.token, nos)
-    except (FencedOff, StorageUnavailable):
+    except PASSED_THROUGH:
         raise
     except Exception:
         log.warning("a batch was not retired and is repeated one by one", exc_info=len(nos) > 1)

@@ -20,6 +20,17 @@ _UNAVAILABLE_CODES = frozenset({"53300", "57P01", "57P02", "57P03"})
 _CANCELLED = "57014"
 _CONTENTION_CODES = frozenset({"40001", "40P01", "55P03"})
 
+# what the server will not do for anybody until an operator has acted, and what that is
+_REMEDIES = {
+    "25006": "it is read-only: name the primary with --database-url",
+    "42501": "give the role back what the migrations granted it",
+    "53100": "make room on the server's disk, then it goes on by itself",
+    "53200": "the server is out of memory",
+    "58030": "the server cannot read or write its files: see its log",
+    "XX001": "the server's data is damaged: see its log",
+    "XX002": "an index of the server is damaged: see its log",
+}
+
 
 class StorageError(Exception):
     """Any failure of storage; its text is one sentence an operator can act on."""
@@ -64,6 +75,13 @@ class StorageFault(StorageError):
 
 class StorageTimeout(StorageFault):
     """A statement met its time limit, or was cancelled."""
+
+
+class StorageRefused(StorageFault):
+    """The server does this for nobody now: no room, no right, a standby. Trying less is no use."""
+
+    def __init__(self, sqlstate: str, message: str) -> None:
+        super().__init__(sqlstate, f"{message}; {_REMEDIES[sqlstate]}")
 
 
 class FencedOff(StorageError):
@@ -164,6 +182,8 @@ def _from_server(error: asyncpg.PostgresError, where: str) -> StorageError:
         )
     if code == _CANCELLED:
         return StorageTimeout(code, _first_line(error))
+    if code in _REMEDIES:
+        return StorageRefused(code, _first_line(error))
     return StorageFault(code, _first_line(error))
 
 

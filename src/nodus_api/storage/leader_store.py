@@ -1,5 +1,6 @@
 """Who leads, and the line that a leader hangs on (SC-601 to SC-604, SC-614)."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -135,10 +136,16 @@ class LeaderStore:
         return int(head) if after != before else None
 
     async def beat(self, token: int) -> None:
-        """Write the leader's sign of life; raises FencedOff if another leads."""
-        async with self._database.transaction() as connection:
-            now = await fence(connection, token)
-            await connection.execute(sa.update(t.leader_heartbeat).values(at=now))
+        """Write the leader's sign of life; raises FencedOff if another leads.
+
+        Raises StorageUnavailable where no answer comes: a network may swallow this, too.
+        """
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS), self._database.transaction() as connection:
+                now = await fence(connection, token)
+                await connection.execute(sa.update(t.leader_heartbeat).values(at=now))
+        except TimeoutError as error:
+            raise StorageUnavailable("the leader's heartbeat", "no answer in time") from error
 
     async def wake_loop(self) -> None:
         """Tell the leader that a command or a report waits; a hint, no payload."""
