@@ -23,7 +23,7 @@ from tests.clients.writing import _NAMESPACE, ONE, OTHER, Lives
 from nodus_api.clock import SystemClock
 from nodus_api.kernel.attempt import Owner
 from nodus_api.kernel.vocabulary import OwnerKind
-from nodus_api.storage.engine import Database, Role
+from nodus_api.storage.engine import Database, Deadline, Role
 from nodus_api.tasks import spawn
 
 AT_ONCE = 4
@@ -54,8 +54,10 @@ class Mortal(Database):
         raise AssertionError("still alive")
 
     @contextlib.asynccontextmanager
-    async def transaction(self, read_only: bool = False) -> AsyncIterator[AsyncConnection]:
-        entered = super().transaction(read_only)
+    async def transaction(
+        self, read_only: bool = False, *, deadline: Deadline | None = None
+    ) -> AsyncIterator[AsyncConnection]:
+        entered = super().transaction(read_only, deadline=deadline)
         connection = await self.at("begin", entered.__aenter__())
         yield cast(AsyncConnection, _Statements(self, connection))
         await self.at("commit", entered.__aexit__(None, None, None))

@@ -25,7 +25,6 @@ from tests.faults.stand import CLOCK, metric
 from tests.faults.test_refusals import SETTINGS, SMALL_DISK, fill, ran
 from tests.storage.scene import Connection
 
-from nodus_api.storage import engine
 from nodus_api.storage.embedded import SOCKET, EmbeddedPostgres
 
 pytestmark = pytest.mark.slow  # whole Jobs, through faults of seconds
@@ -181,7 +180,6 @@ def test_a_right_is_missing(scheduling: Scheduling) -> None:
     assert re.search("permission denied.*give the role back", line["cause"])
 
 
-@pytest.mark.skipif(not hasattr(engine, "Deadline"), reason="silence is not noticed yet")
 def test_a_network_that_swallows(scheduling: Scheduling) -> None:  # F06, F26
     with through(scheduling, "cut") as log:
         scheduling.proxy.swallow()
