@@ -128,7 +128,7 @@ async def test_a_snapshot_stands_while_others_write(scheduler: Database, api: Da
     publisher = Publisher(scheduler)
     await publisher.begin()
     start = await publisher.add("n1")
-    async with Feed(api, clock=SystemClock()).snapshot(timedelta(minutes=5)) as snapshot:
+    async with Feed(api, clock=SystemClock()).snapshot(timedelta(days=1)) as snapshot:
         await publisher.change(1, "n1", "Running")
         objects = [one async for piece in snapshot.objects() for one in piece]
         changes = [one async for piece in snapshot.backfill() for one in piece]
