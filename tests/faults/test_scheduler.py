@@ -21,7 +21,7 @@ import asyncpg
 import pytest
 from tests.cli.live import Up, eventually, job
 from tests.faults.proxy import Proxy
-from tests.faults.stand import CLOCK, metric
+from tests.faults.stand import CLOCK, NOBODY_LEADS, metric
 from tests.faults.test_refusals import SETTINGS, SMALL_DISK, fill, ran
 from tests.storage.scene import Connection
 
@@ -83,7 +83,7 @@ def scheduling(open_folder: Path) -> Iterator[Scheduling]:
     try:
         with Proxy(str(folder / "run" / SOCKET)) as proxy:
             url = f"postgresql://postgres@127.0.0.1:{proxy.port}/nodus"
-            with Up(open_folder / "up", ("--database-url", url)) as up:
+            with Up(open_folder / "scheduled", ("--database-url", url)) as up:
                 (up.root / "database-url").write_text(postgres.url)
                 yield Scheduling(up, postgres, proxy)
     finally:
@@ -114,7 +114,7 @@ def through(scheduling: Scheduling, name: str) -> Iterator[int]:
         for one in scheduling.lines(log)
         if one["level"] in ("warning", "error", "critical")
     )
-    assert set(told) <= {LOST, REFUSED, REPORTS, CUT_OFF, ACCESS_CUT_OFF}, told
+    assert set(told) <= {LOST, REFUSED, REPORTS, CUT_OFF, ACCESS_CUT_OFF, NOBODY_LEADS}, told
     assert set(told.values()) == {1}, told
 
 

@@ -17,7 +17,8 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from nodus_api.clock import Clock
-from nodus_api.storage.engine import Database
+from nodus_api.storage.engine import Database, Deadline
+from nodus_api.storage.feed import ANSWER_SECONDS
 from nodus_api.storage.migrated import again_if_migrated
 from nodus_api.storage.statements import database_now
 from nodus_api.storage.tables import (
@@ -110,7 +111,7 @@ class AccessStore:
     @again_if_migrated
     async def load(self) -> AccessSnapshot:
         """Return everything, in one view of the database."""
-        async with self._database.snapshot() as connection:
+        async with self._database.snapshot(deadline=Deadline(ANSWER_SECONDS)) as connection:
             rev = (await connection.scalars(read_access_head())).one()
             return AccessSnapshot(
                 rev=rev,
@@ -124,13 +125,13 @@ class AccessStore:
     @again_if_migrated
     async def head(self) -> int:
         """Return the newest access revision, 0 if there is none."""
-        async with self._database.single_reads() as connection:
+        async with self._database.single_reads(deadline=Deadline(ANSWER_SECONDS)) as connection:
             return int((await connection.scalars(read_access_head())).one())
 
     @again_if_migrated
     async def changes(self, after: int) -> list[AccessChange]:
         """Return what changed after an access revision, in order."""
-        async with self._database.single_reads() as connection:
+        async with self._database.single_reads(deadline=Deadline(ANSWER_SECONDS)) as connection:
             rows = await connection.execute(read_access_changes(after))
             return [AccessChange(**row) for row in rows.mappings()]
 

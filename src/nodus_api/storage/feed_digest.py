@@ -8,20 +8,23 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from nodus_api.storage.engine import Database
-from nodus_api.storage.feed import HISTORY_TIMEOUT, read_head
+from nodus_api.storage.engine import Database, Deadline
+from nodus_api.storage.feed import ANSWER_SECONDS, HISTORY_TIMEOUT, read_head
 from nodus_api.storage.tables import attempt_objects
 
 
 class DigestSnapshot:
     """The objects in one view of the database, whose newest revision is `head`."""
 
-    def __init__(self, connection: AsyncConnection, head: int) -> None:
+    def __init__(self, connection: AsyncConnection, head: int, deadline: Deadline) -> None:
+        """`deadline` is that of the walk of all objects."""
         self._connection = connection
+        self._deadline = deadline
         self.head = head
 
     async def projects(self) -> dict[str, tuple[int, int]]:
         """Return how many objects each project has, and the sum of their digests."""
+        self._deadline.again()
         rows = await self._connection.execute(read_digests())
         return {row.project: (row.count, int(row.total)) for row in rows}
 
@@ -37,13 +40,15 @@ class FeedDigests:
     @contextlib.asynccontextmanager
     async def snapshot(self) -> AsyncIterator[DigestSnapshot]:
         """Open one REPEATABLE READ view."""
-        async with self._database.snapshot() as connection:
+        deadline = Deadline(ANSWER_SECONDS)
+        async with self._database.snapshot(deadline=deadline) as connection:
             milliseconds = str(int(self._timeout.total_seconds() * 1000))
             await connection.execute(
                 sa.select(sa.func.set_config("statement_timeout", milliseconds, True))
             )
             head = (await connection.scalars(read_head())).one()
-            yield DigestSnapshot(connection, int(head))
+            deadline.seconds += self._timeout.total_seconds()  # the server ends the walk itself
+            yield DigestSnapshot(connection, int(head), deadline)
 
 
 def read_digests() -> sa.Select[Any]:
