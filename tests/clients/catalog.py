@@ -78,12 +78,13 @@ def _kubectl(version: str) -> Wanted:
     )
 
 
-def _node() -> Wanted:
-    program = programs.client_node()
+def _node(program: tuple[Path, Path] | None, package: str, name: str) -> Wanted:
     return Wanted(
-        command=[*map(str, program)] if program else None,
-        missing="Node, or its client's packages, could not be had: see tests/programs.py",
-        watchers=dict.fromkeys(("node-informer", "node-informer-on", "node-fetch"), "all"),
+        command=[*map(str, program), package, name] if program else None,
+        missing=f"Node, or {package}, could not be had: see tests/programs.py",
+        watchers=dict.fromkeys(
+            (f"{name}-{one}" for one in ("informer", "informer-on", "fetch")), "all"
+        ),
         brief=2,
     )
 
@@ -102,7 +103,8 @@ WANTED: Mapping[str, Wanted] = {
     "lightkube": _python("lightkube_client", 1, {"lightkube": "all"}, "lightkube-list"),
     "kopf": _python("kopf_client", 1, {"kopf": "all"}),
     "pykube": _python("pykube_client", 0, {"pykube": "all"}, "pykube-list"),
-    "node": _node(),
+    "node": _node(programs.client_node(), "@kubernetes/client-node", "node"),
+    "node-2": _node(programs.client_node_2(), "client-node-2", "node-2"),
     **{f"kubectl-{version}": _kubectl(version) for version in ("1.32", "1.37")},
 }
 """By the name of the program's user; one that cannot be had has no command."""

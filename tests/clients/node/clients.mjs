@@ -1,8 +1,10 @@
-// Node: the informer of @kubernetes/client-node, and `fetch` reading the stream, as they are.
+// Node: the informer of @kubernetes/client-node 1.x or 2.x, and `fetch` reading the stream, as they are.
 //
-// Each line of the output is a JSON object, as in ../python/telling.py. Ends by SIGTERM.
+// Takes the package, and what its clients are called. Each line of the output is a JSON object, as
+// in ../python/telling.py. Ends by SIGTERM.
 
-import { CustomObjectsApi, KubeConfig, makeInformer } from '@kubernetes/client-node';
+const [package_, name] = process.argv.slice(2);
+const { CustomObjectsApi, KubeConfig, makeInformer } = await import(package_);
 
 const PATH = '/apis/nodus.dev/v1/attempts';
 const WATCH_SECONDS = 3;
@@ -85,6 +87,6 @@ process.on('SIGTERM', () => {
   process.stdout.write('', () => process.exit(0)); // not before all of it is written
 });
 
-inform('node-informer', `?timeoutSeconds=${WATCH_SECONDS}`);
-inform('node-informer-on', '');
-follow('node-fetch');
+inform(`${name}-informer`, `?timeoutSeconds=${WATCH_SECONDS}`);
+inform(`${name}-informer-on`, '');
+follow(`${name}-fetch`);
