@@ -5,7 +5,7 @@ from typing import Any
 
 import orjson
 import pytest
-from tests.apiserver.conftest import ALICE, START, A, N, Replica, replica_of
+from tests.apiserver.conftest import ALICE, START, A, N, Replica, replica_of, running
 from tests.asgi_client import AsgiClient
 from tests.watchcache.conftest import until
 
@@ -176,6 +176,21 @@ async def test_before_the_tables_are_read_credentials_cannot_be_checked() -> Non
     # whoever asks how the server is gets an answer, with a credential too
     for path in ("/livez", "/readyz", "/version"):
         assert (await replica.admin.get(path)).status == (500 if path == "/readyz" else 200)
+
+
+async def test_static_documents_wait_for_no_database() -> None:  # LW-034, AS-096
+    replica = replica_of()
+    stranger = AsgiClient(replica.app)
+    for away in (False, True):
+        replica.app.access.refused = away
+        for path in ("/apis", "/apis/nodus.dev/v1", "/openapi/v2", "/openapi/v3"):
+            assert (await replica.admin.get(path)).status == 200
+            assert (await stranger.get(path)).status == 401
+        assert (await replica.admin.get("/metrics")).status in (429, 503)
+
+    async with running(replica):
+        guesser = AsgiClient(replica.app, token=WRONG)
+        assert (await guesser.get("/apis/nodus.dev/v1")).status == 401  # it can be checked now
 
 
 # -- authorisation ---------------------------------------------------------------------------------

@@ -18,6 +18,21 @@ def test_nothing_asked_for_is_a_list_of_all() -> None:
     assert options.selectors == ("", "", "")
 
 
+@pytest.mark.parametrize(
+    ("query", "revision"),
+    [
+        (b"resourceVersion=0&limit=5", 0),
+        (b"resourceVersion=00", 0),
+        (b"resourceVersion=00&limit=5", None),
+    ],
+)
+def test_only_a_zero_of_one_digit_leaves_pages_out(
+    query: bytes, revision: int | None
+) -> None:  # LW-101
+    """kube-apiserver compares the text with "0": a list at another zero is paged, of now."""
+    assert ListOptions.parse(query).revision == revision
+
+
 def test_every_option_is_read() -> None:
     options = ListOptions.parse(
         b"watch=1&labelSelector=a%3Db&fieldSelector=status.phase%3DRunning&resourceVersion=7"

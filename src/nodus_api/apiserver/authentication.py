@@ -7,7 +7,7 @@ from collections import OrderedDict
 
 from nodus_api.apiserver import paths
 from nodus_api.apiserver.access_cache import AccessCache
-from nodus_api.apiserver.identity import ANONYMOUS, User
+from nodus_api.apiserver.identity import ANONYMOUS, UNCHECKED, User
 from nodus_api.apiserver.metrics import Metrics
 from nodus_api.apiserver.peer import peer_of
 from nodus_api.apiserver.request import Request
@@ -67,6 +67,9 @@ class Authenticator:
     def authenticate(self, request: Request) -> User:
         """Return the user, the anonymous one where that is enough (AS-047).
 
+        Before the access tables were read once, whoever shows a credential is given the static
+        documents: the aggregator's probe is among them (LW-034, AS-096).
+
         Raises Unauthorized, TooManyRequests for an address that guesses, and before the access
         tables were read once; ServiceUnavailable where they cannot be read.
         """
@@ -80,6 +83,8 @@ class Authenticator:
         address = peer_of(request.scope).address
         if self._failed.blocked(address):
             raise TooManyRequests(retry_after=60)
+        if self._access.view is None and paths.static(request.info.path):
+            return UNCHECKED
         user = self._user_of(token)
         if user is None:
             self._failed.failed(address)

@@ -24,3 +24,6 @@ class User:
 
 ANONYMOUS = User(name="system:anonymous", groups=(UNAUTHENTICATED,))
 """Who sent no credential, where that is enough (AS-047)."""
+
+UNCHECKED = User(name="system:unchecked", groups=(AUTHENTICATED,))
+"""Who sent a credential that cannot be checked yet, for documents that are static (AS-096)."""

@@ -45,6 +45,11 @@ def open_to_everybody(path: str) -> bool:
     return path in (VERSION, DOCS, ERROR_DOCS, *HEALTH) or _is_error_page(path)
 
 
+def static(path: str) -> bool:
+    """Return whether a path holds the same for every user, whatever the database (LW-034)."""
+    return path in _DISCOVERY
+
+
 def open_to_users(path: str) -> bool:
     """Return whether any authenticated user may read a path (AS-073)."""
     return path in _DISCOVERY or path in _STANDALONE or open_to_everybody(path)
