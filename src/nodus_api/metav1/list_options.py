@@ -160,7 +160,7 @@ def _with_revision(options: ListOptions) -> ListOptions:
                 fix="Leave resourceVersion out; the continue token holds the version.",
             )
         return options
-    revision = parse_resource_version(options.resource_version)
+    revision: int | None = parse_resource_version(options.resource_version)
     # kube-apiserver compares the text: another zero is no wish to be answered without pages
     paged = revision == 0 and options.resource_version != "0" and options.limit
     return replace(options, revision=None if paged else revision)
