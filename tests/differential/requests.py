@@ -271,7 +271,7 @@ VALUES: dict[str, tuple[str, ...]] = {
 FEW: dict[str, tuple[str, ...]] = {
     "limit": ("3", "abc"),
     "continue": ("@page@", "xx"),
-    "resourceVersion": ("0", "@w27@", "@old@", "abc"),
+    "resourceVersion": ("0", "00", "@w27@", "@old@", "abc"),
     "resourceVersionMatch": ("Exact", "NotOlderThan", "Foo"),
     "sendInitialEvents": ("true", "false"),
     "allowWatchBookmarks": ("true",),

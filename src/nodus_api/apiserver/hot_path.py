@@ -101,8 +101,7 @@ class AttemptReads:
             self._cache.check_watch()
         except CACHE_ERRORS as error:
             raise of_cache(error, too_old=expired_list) from error
-        revision = options.revision if options.resource_version else None
-        begin = of_watch(revision, options.send_initial_events)
+        begin = of_watch(options.asked, options.send_initial_events)
         chosen = _filter(options)
         project = request.info.project
         return watch_answer(
@@ -139,8 +138,7 @@ class AttemptReads:
     ) -> tuple[ReadAt, Start | None]:
         """Return the state to read and where the page begins."""
         if not options.continue_ or seal is None:
-            revision = options.revision if options.resource_version else None
-            return of_list(revision, options.resource_version_match, options.limit), None
+            return of_list(options.asked, options.resource_version_match, options.limit), None
         token = continue_token.decode(options.continue_, seal)
         start = (token.namespace or info.namespace, f"{token.name}\0")
         if token.rev == continue_token.INCONSISTENT:

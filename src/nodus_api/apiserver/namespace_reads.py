@@ -125,8 +125,7 @@ class NamespaceReads:
         return watch_answer(self._tools, options, including(request, rendering), begin)
 
     async def _begin(self, options: ListOptions, user: User, chosen: Choice) -> ProjectWatcher:
-        revision = options.revision if options.resource_version else None
-        start = of_watch(revision, options.send_initial_events)
+        start = of_watch(options.asked, options.send_initial_events)
         initial: Sequence[ProjectView] | None = None
         if not start.initial and start.at.mode is Mode.EXACT:
             position = start.at.rev
@@ -231,8 +230,7 @@ def _chooser(options: ListOptions) -> Choice:
 
 def _place(options: ListOptions, seal: Seal | None) -> tuple[ReadAt, str]:
     if not options.continue_ or seal is None:
-        revision = options.revision if options.resource_version else None
-        return of_list(revision, options.resource_version_match, options.limit), ""
+        return of_list(options.asked, options.resource_version_match, options.limit), ""
     token = continue_token.decode(options.continue_, seal)
     at = LATEST if token.rev == continue_token.INCONSISTENT else ReadAt(Mode.EXACT, token.rev)
     return at, f"{token.name}\0"

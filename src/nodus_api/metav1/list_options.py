@@ -42,6 +42,17 @@ class ListOptions:
     allow_watch_bookmarks: bool = False
     timeout_seconds: int = 0
 
+    @property
+    def asked(self) -> int | None:
+        """The revision asked for; None when unset, and for a list in pages at `00` or the like.
+
+        kube-apiserver compares the text: only `0` leaves the pages out (LW-101).
+        """
+        paged = self.limit and not self.watch
+        unset = not self.resource_version
+        other_zero = paged and self.revision == 0 and self.resource_version != "0"
+        return None if unset or other_zero else self.revision
+
     @classmethod
     def parse(
         cls,
@@ -160,10 +171,7 @@ def _with_revision(options: ListOptions) -> ListOptions:
                 fix="Leave resourceVersion out; the continue token holds the version.",
             )
         return options
-    revision: int | None = parse_resource_version(options.resource_version)
-    # kube-apiserver compares the text: another zero is no wish to be answered without pages
-    paged = revision == 0 and options.resource_version != "0" and options.limit
-    return replace(options, revision=None if paged else revision)
+    return replace(options, revision=parse_resource_version(options.resource_version))
 
 
 def _forbidden(name: str, text: str, *, fix: str = "") -> FieldError:
