@@ -8,12 +8,14 @@ import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from asyncio import AbstractEventLoop
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
 import asyncpg
 import pytest
+import uvloop
 
 from nodus_api.clock import ManualClock
 from nodus_api.storage import migrate
@@ -39,6 +41,11 @@ SELECT string_agg(format('SELECT setval(%L, %s, %L)', format('%I.%I', schemaname
   coalesce(last_value, start_value), last_value IS NOT NULL), ';')
 FROM pg_sequences WHERE schemaname = 'nodus'
 """
+
+
+def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], AbstractEventLoop]]:
+    """Run tests on the event loop that every command runs on."""
+    return {"uvloop": uvloop.new_event_loop}
 
 
 @contextlib.contextmanager

@@ -333,6 +333,10 @@ class NodusProtocol(HttpToolsProtocol):
         self.transport.abort()
 
 
+_GONE = (OSError, ValueError)
+"""How asyncio, and uvloop, refuse a question to a connection that is closed."""
+
+
 def _tcp_socket(transport: asyncio.Transport) -> socket.socket | None:
     sock: socket.socket | None = transport.get_extra_info("socket")
     return sock if sock is not None and sock.family in _TCP_FAMILIES else None
@@ -340,7 +344,7 @@ def _tcp_socket(transport: asyncio.Transport) -> socket.socket | None:
 
 def _bound_buffer(sock: socket.socket | None) -> None:
     if sock is not None:
-        with suppress(OSError):  # the connection is gone
+        with suppress(*_GONE):
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, WRITE_BUFFER_BYTES)
 
 
@@ -350,7 +354,7 @@ def _acknowledged(sock: socket.socket | None) -> int | None:
         return None
     try:
         info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _BYTES_ACKED.stop)
-    except OSError:  # the connection is gone
+    except _GONE:
         return None
     return int.from_bytes(info[_BYTES_ACKED], sys.byteorder) if len(info) >= 128 else None
 
