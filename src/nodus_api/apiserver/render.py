@@ -123,8 +123,8 @@ class Rendering:
         plain = self.representation.form is Form.JSON
         for at in range(0, len(bodies), PIECE):
             some = bodies[at : at + PIECE]
-            joined = b",".join(some if plain else map(self.item, some))
-            yield b"," + joined if at else joined
+            items = some if plain else map(self.item, some)
+            yield b",".join((b"", *items) if at else items)  # a comma before it, without a copy
 
     # -- watch -------------------------------------------------------------------------------
 

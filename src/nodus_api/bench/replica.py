@@ -6,7 +6,6 @@ application's scope to the last byte of the answer, so that neither socket nor T
 """
 
 import asyncio
-import gc
 import itertools
 import json
 import os
@@ -26,6 +25,7 @@ from nodus_api.apiserver import create_app
 from nodus_api.apiserver.app import ApiServer
 from nodus_api.bench.at_scale import PAGE, Questions
 from nodus_api.clock import SystemClock
+from nodus_api.garbage import look_seldom, spare_what_is_there
 from nodus_api.storage.access_store import AccessStore
 from nodus_api.storage.engine import Database, Role
 from nodus_api.storage.feed import Feed
@@ -44,12 +44,12 @@ Samples = dict[str, list[float]]
 
 async def answer(asked: Questions) -> Samples:
     """Load twice, with an empty history and with the window's, and measure each."""
+    look_seldom()
     database = Database(asked.url, role=Role.API)
     found: Samples = {}
     try:
         feed = Feed(database, clock=_CLOCK)
         async with _loaded(feed, _EMPTY) as (cache, seconds):
-            gc.collect()
             found["load"] = [seconds]
             found["rss"] = [_rss_mb()]
             for case, project in (("all", None), ("project", asked.project)):
@@ -68,7 +68,9 @@ async def answer(asked: Questions) -> Samples:
 @asynccontextmanager
 async def _loaded(feed: Feed, window: Window) -> AsyncIterator[tuple[AttemptCache, float]]:
     chance = random.SystemRandom().random
-    cache = AttemptCache(feed, clock=_CLOCK, chance=chance, window=window)
+    cache = AttemptCache(
+        feed, clock=_CLOCK, chance=chance, window=window, settled=spare_what_is_there
+    )
     began = _CLOCK.monotonic()
     running = spawn("cache", cache.run())
     try:
@@ -125,7 +127,7 @@ async def _pages(cache: AttemptCache, database: Database, asked: Questions) -> S
 async def _page(app: ApiServer, token: str, rev: int) -> None:
     """Ask for a page of 500 not older than `rev`, so that no question to Postgres is in it."""
     query = f"limit={PAGE}&resourceVersion={rev}&resourceVersionMatch=NotOlderThan"
-    sent = bytearray()
+    sent = 0
 
     async def receive() -> dict[str, Any]:
         return {"type": "http.request", "body": b"", "more_body": False}
@@ -133,7 +135,8 @@ async def _page(app: ApiServer, token: str, rev: int) -> None:
     async def send(message: Any) -> None:
         if message["type"] == "http.response.start" and message["status"] != 200:
             raise RuntimeError(f"a page was answered with {message['status']}")
-        sent.extend(message.get("body", b""))
+        nonlocal sent
+        sent += len(message.get("body", b""))
 
     scope = {
         "type": "http",

@@ -10,6 +10,7 @@ from nodus_api.apiserver import ServerOptions, create_app, serve
 from nodus_api.cli.compose import certificates, open_database, tell_where
 from nodus_api.cli.main import product_version
 from nodus_api.clock import Clock, SystemClock
+from nodus_api.garbage import look_seldom, spare_what_is_there
 from nodus_api.out_of_memory import ends_the_process
 from nodus_api.settings import Settings
 from nodus_api.storage.access_store import AccessStore
@@ -40,8 +41,14 @@ async def run_server(settings: Settings, sockets: Sequence[socket.socket]) -> No
         window = Window(stubs=settings.watchcache_window, documents=settings.watchcache_documents)
         feed = Feed(database, clock=clock)
         heartbeat = Heartbeat(feed.heartbeat_age, clock, required=settings.feed_require_heartbeat)
+        look_seldom()
         cache = AttemptCache(
-            feed, clock=clock, chance=chance, window=window, consistent=heartbeat.check
+            feed,
+            clock=clock,
+            chance=chance,
+            window=window,
+            consistent=heartbeat.check,
+            settled=spare_what_is_there,
         )
         app = create_app(
             cache=cache,

@@ -77,12 +77,15 @@ class AttemptCache:
         chance: Callable[[], float],
         window: Window | None = None,
         consistent: Callable[[], None] = lambda: None,
+        settled: Callable[[], None] = lambda: None,
     ) -> None:
         """`feed` is a storage Feed; `chance` gives uniform numbers in [0, 1).
 
-        `consistent` raises what refuses consistent reads, beyond what the cache knows.
+        `consistent` raises what refuses consistent reads, beyond what the cache knows. `settled` is
+        called after each whole load.
         """
         self._consistent = consistent
+        self._settled = settled
         self._feed = feed
         self._clock = clock
         self._window = window or Window()
@@ -161,6 +164,7 @@ class AttemptCache:
         self._pins.clear()
         self._counted = contents.position
         self.watchers.end_all("the cache was loaded anew")
+        self._settled()
         self._reached.advance(contents.position)
 
     def moved(self, touched: Sequence[str], markers: Sequence[tuple[int, int]]) -> None:
