@@ -6,11 +6,7 @@ and does not say how many rows each of them hit.)
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
-from decimal import Decimal
-from enum import Enum
 from typing import Any
-from uuid import UUID
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
@@ -70,26 +66,7 @@ def update_rows(
 
 def as_json(rows: Iterable[Row]) -> dict[str, Any]:
     """Return the parameters of a statement over `rows`."""
-    return {ROWS: [{name: plain(value) for name, value in row.items()} for row in rows]}
-
-
-def plain(value: Any) -> Any:
-    """Return a value in the form that Postgres reads back exactly from JSON."""
-    match value:
-        case datetime():
-            return value.isoformat()
-        case bytes():
-            return "\\x" + value.hex()
-        case Enum():
-            return value.value
-        case Decimal() | UUID():
-            return str(value)
-        case Mapping():
-            return {str(key): plain(one) for key, one in value.items()}
-        case list() | tuple():
-            return [plain(one) for one in value]
-        case _:
-            return value
+    return {ROWS: list(rows)}
 
 
 def _plain_type(kind: Any) -> Any:

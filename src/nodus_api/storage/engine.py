@@ -38,6 +38,7 @@ from nodus_api.storage.errors import (
     mask_password,
     translate,
 )
+from nodus_api.storage.json_text import json_text
 
 log = logging.getLogger(__name__)
 
@@ -162,6 +163,7 @@ class Database:
             pool_size=pool_size,
             max_overflow=0,
             pool_use_lifo=True,
+            json_serializer=json_text,
         )
 
     @contextlib.asynccontextmanager

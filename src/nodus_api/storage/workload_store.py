@@ -16,7 +16,7 @@ from nodus_api.kernel.vocabulary import OwnerKind
 from nodus_api.storage import tables as t
 from nodus_api.storage import work_due
 from nodus_api.storage.attempt_store import fence
-from nodus_api.storage.bulk import as_json, plain, upsert_rows
+from nodus_api.storage.bulk import as_json, upsert_rows
 from nodus_api.storage.engine import Database
 from nodus_api.storage.records import Command, Slot, Workload
 from nodus_api.storage.spending_store import Spending, read_spending
@@ -49,7 +49,7 @@ class WorkloadEdit:
         """Insert or overwrite the workload. Primary key."""
         row = workload_row(workload)
         insert = postgresql.insert(t.workloads).values(
-            row | {"spec": plain(workload.spec), "kind": workload.kind.value}
+            row | {"spec": workload.spec, "kind": workload.kind.value}
         )
         moved = {name: insert.excluded[name] for name in ("spec", "state", "outcome", "ended")}
         await self.connection.execute(
