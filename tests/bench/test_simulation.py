@@ -4,6 +4,7 @@ import asyncio
 import json
 import random
 from collections import Counter
+from datetime import timedelta
 from decimal import Decimal
 
 import asyncpg
@@ -36,7 +37,14 @@ async def simulate(database: Database, plan: Plan = PLAN, *, take_over: bool = F
     )
     clock = SystemClock()
     async with asyncio.timeout(120):
-        await lead(database, publisher.publish, clock=clock, holder="test", take_over=take_over)
+        await lead(
+            database,
+            publisher.publish,
+            clock=clock,
+            holder="test",
+            take_over=take_over,
+            retention=timedelta(hours=1),
+        )
     return publisher.done
 
 

@@ -113,7 +113,7 @@ async def simulate(
     if settings.log_level == "info":  # the bar and the summary say it
         logs.configure(level="warning", style=settings.log_format)
     began = clock.monotonic()
-    async with opened(settings, pool_size=2) as database:
+    async with opened(settings, pool_size=3) as database:
         with _shown(plan, output) as progress:
             publisher = Publisher(
                 database=database,
@@ -131,6 +131,7 @@ async def simulate(
                         clock=clock,
                         holder=f"nodus simulate on {socket.gethostname()}/{os.getpid()}",
                         take_over=take_lead,
+                        retention=settings.feed_retention,
                     )
                 except AnotherLeads as error:
                     raise Refused(

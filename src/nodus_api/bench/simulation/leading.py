@@ -6,11 +6,14 @@ off at its next heartbeat, it lets go of the lock, and leads again when the lock
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 
 import sqlalchemy as sa
 
 from nodus_api.clock import Clock
 from nodus_api.scheduler.lease import Leadership
+from nodus_api.scheduler.metrics import LoopMetrics
+from nodus_api.scheduler.upkeep import Upkeep
 from nodus_api.storage import tables as t
 from nodus_api.storage.engine import Database
 from nodus_api.storage.errors import (
@@ -20,6 +23,8 @@ from nodus_api.storage.errors import (
     StorageUnavailable,
 )
 from nodus_api.storage.leader_store import LeaderStore, Reign
+from nodus_api.storage.upkeep import UpkeepStore
+from nodus_api.tasks import end, spawn
 
 _TRY_SECONDS = 0.1
 _PATIENCE_SECONDS = 30.0
@@ -41,9 +46,11 @@ async def lead(
     clock: Clock,
     holder: str,
     take_over: bool,
+    retention: timedelta,
 ) -> None:
     """Do `work` as the leader; it is begun again when the lead was lost and regained.
 
+    Meanwhile the log is kept as a leader keeps it: a change stays for `retention`.
     Raises AnotherLeads at once if somebody leads, or with `take_over` after 30 s, and what `work`
     raises, save what passes: a lost lead or connection, a lock or statement that took too long.
     """
@@ -52,12 +59,18 @@ async def lead(
     stop, errors = asyncio.Event(), list[Exception]()
 
     async def reign(reign: Reign) -> None:
+        keeper = Upkeep(
+            UpkeepStore(database), clock, LoopMetrics(), token=reign.token, retention=retention
+        )
+        upkeep = spawn("upkeep of the log", keeper.run())
         try:
             await work(reign)
         except _PASSING:
             raise  # the next campaign takes it up
         except Exception as error:  # noqa: BLE001 - handed to the caller below
             errors.append(error)
+        finally:
+            await end(upkeep)
         stop.set()
 
     await Leadership(store, clock, holder=holder, reign=reign, wake=lambda: None).run(stop)

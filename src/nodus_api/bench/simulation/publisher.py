@@ -36,7 +36,6 @@ BATCH = 100
 _NAMESPACE = UUID("0d3d5a9e-43c7-5b0b-9a3e-5c1f7f6f2a11")
 _SLOTS = 20
 _SECOND = timedelta(seconds=1)
-_AHEAD = 2
 _MOST_LIVE = 25_000
 _LOOK_EVERY = 50
 """Batches between two looks at the log's partitions and at what is to be retired."""
@@ -371,10 +370,7 @@ class Publisher:
     # -- the leader's other duties -------------------------------------------------------------
 
     async def _keep_house(self, reign: Reign) -> None:
-        """Have room in the log, and retire what is too much."""
-        async with self.database.transaction() as connection:
-            head = sa.select(sa.func.max(t.changes.c.rev)).scalar_subquery()
-            await connection.execute(sa.select(sa.func.nodus.ensure_partitions(head, _AHEAD)))
+        """Retire what is too much."""
         if self.plan.keep_finished is None:
             return
         store = RetirementStore(self.database)

@@ -90,7 +90,9 @@ class Program:
             await self.process.wait()
 
 
-async def start(name: str, words: Sequence[str], log: Path, given: str = "") -> Program:
+async def start(
+    name: str, words: Sequence[str], log: Path, given: str = "", **environment: str
+) -> Program:
     """Start a Python module with a JSON on its standard input, its log in a file."""
     with log.open("ab") as file:
         process = await asyncio.create_subprocess_exec(
@@ -98,6 +100,7 @@ async def start(name: str, words: Sequence[str], log: Path, given: str = "") -> 
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=file,
+            env={**os.environ, **environment},
         )
     assert process.stdin is not None  # noqa: S101 - a pipe
     process.stdin.write(given.encode())

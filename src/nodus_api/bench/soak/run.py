@@ -21,6 +21,7 @@ from nodus_api.storage.engine import Database, Role
 from nodus_api.storage.errors import StorageError
 from nodus_api.storage.feed import PIECE, Feed
 from nodus_api.storage.migrate import upgrade
+from nodus_api.storage.upkeep import WIDTH, UpkeepStore
 from nodus_api.tasks import end, spawn
 from nodus_api.tls import client_context, ensure_certificates
 
@@ -226,7 +227,6 @@ async def _writing(scene: _Scene) -> list[Program]:
         rate=plan.rate * (1 - _LIVES_SHARE),
         attempts=plan.attempts,
         projects=plan.projects,
-        retention_seconds=plan.retention_seconds,
     )
     lives = [
         *("nodus_api.cli.main", "simulate", "--attempts", "10000000", "-o", "json"),
@@ -237,7 +237,13 @@ async def _writing(scene: _Scene) -> list[Program]:
     words = ["nodus_api.bench.soak.load"]
     return [
         await start("load", words, scene.folder / "load.log", json.dumps(asdict(load))),
-        await start("lives", lives, scene.folder / "lives.log"),
+        # the simulation leads, so it keeps the log
+        await start(
+            "lives",
+            lives,
+            scene.folder / "lives.log",
+            NODUS_FEED_RETENTION=f"{plan.retention_seconds:g}s",
+        ),
     ]
 
 
@@ -318,9 +324,9 @@ async def _end_writing(scene: _Scene, programs: list[Program]) -> None:
         if done is None:
             log = scene.folder / f"{program.name}.log"
             report.breaches.append(f"the writer `{program.name}` failed: read {log}")
-        elif program.name == "load":
-            report.partitions_dropped = done["partitions_dropped"]
-            report.oldest = done["oldest"]
+    tables = await UpkeepStore(scene.database).look()
+    report.oldest = tables.oldest
+    report.partitions_dropped = min(one.first for one in tables.partitions) // WIDTH
 
 
 async def _catch_up(scene: _Scene, watchers: list[Watcher]) -> None:
