@@ -1,22 +1,27 @@
-"""JSON log lines: standard logging, rendered by structlog as one object a line.
+"""JSON log lines: standard logging, rendered as one object a line.
 
 Code calls `logging.getLogger(__name__)` with a constant sentence and `extra=`;
 the keys of `extra` become keys of the object. On a terminal a console renderer
-is used. This is the only module that knows structlog.
+is used, that of `console_logs`; it loads there alone, since it brings half of rich along.
 """
 
+import json
 import logging
 import re
 import sys
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import UTC, datetime
+from importlib import import_module
 from typing import Any, Literal, TextIO
 
-import structlog
-
 Format = Literal["auto", "json", "console"]
-_DROPPED = ("color_message", "_record", "_from_structlog")
+_NO_EXTRA = frozenset(
+    {*logging.makeLogRecord({}).__dict__, "message", "asctime", "taskName", "color_message"}
+)
+"""What a record has of its own, and what uvicorn adds for a terminal."""
+_fields: ContextVar[dict[str, object] | None] = ContextVar("fields", default=None)
 _SECRETS = re.compile(
     r"(?P<url>[a-z][a-z0-9+]*://[^/\s:@\"]*:)[^@\s\"]+(?=@)"
     r"|(?P<token>nodus_[a-z2-7]{12}_)[A-Za-z0-9_-]{43,}",
@@ -54,8 +59,11 @@ def configure(
 @contextmanager
 def fields(**values: object) -> Iterator[None]:
     """Add these fields to every record of this task while the block runs."""
-    with structlog.contextvars.bound_contextvars(**values):
+    before = _fields.set({**(_fields.get() or {}), **values})
+    try:
         yield
+    finally:
+        _fields.reset(before)
 
 
 def mask_secrets(text: str) -> str:
@@ -67,45 +75,37 @@ def _tells_of_the_schema(record: logging.LogRecord) -> bool:
     return not str(record.msg).startswith(("Context impl", "Will assume"))
 
 
-class _Formatter(structlog.stdlib.ProcessorFormatter):
+class _Formatter(logging.Formatter):
+    def __init__(self, render: Callable[[dict[str, Any]], str]) -> None:
+        super().__init__()
+        self._render = render
+
     def format(self, record: logging.LogRecord) -> str:
-        return mask_secrets(super().format(record))
+        return mask_secrets(self._render(_object(record)))
 
 
 def _formatter(*, console: bool) -> logging.Formatter:
-    shared: list[structlog.types.Processor] = [
-        structlog.contextvars.merge_contextvars,
-        structlog.stdlib.ExtraAdder(),
-        _standard_keys,
-    ]
     if console:
-        last: list[structlog.types.Processor] = [
-            _drop,
-            structlog.dev.ConsoleRenderer(event_key="message", timestamp_key="time"),
-        ]
-    else:
-        last = [
-            structlog.processors.format_exc_info,  # without locals: they hold secrets
-            _drop,
-            structlog.processors.JSONRenderer(default=str, ensure_ascii=False),
-        ]
-    return _Formatter(foreign_pre_chain=shared, processors=last)
+        return _Formatter(import_module("nodus_api.console_logs").renderer())
+    return _Formatter(_json)
 
 
-def _standard_keys(
-    _logger: Any, _name: str, event: MutableMapping[str, Any]
-) -> MutableMapping[str, Any]:
-    record: logging.LogRecord = event["_record"]
+def _object(record: logging.LogRecord) -> dict[str, Any]:
+    """Return a record's keys in their order; what is given cannot replace the first four."""
     head = {
         "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
         "level": record.levelname.lower(),
         "logger": record.name,
-        "message": event.pop("event", ""),
+        "message": record.getMessage(),
     }
-    return {**head, **{key: value for key, value in event.items() if key not in head}}
+    given = {key: value for key, value in record.__dict__.items() if key not in _NO_EXTRA}
+    failure = {"exc_info": record.exc_info} if record.exc_info else {}
+    stack = {"stack_info": record.stack_info} if record.stack_info else {}
+    return {**head, **(_fields.get() or {}), **given, **failure, **stack, **head}
 
 
-def _drop(_logger: Any, _name: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    for key in _DROPPED:
-        event.pop(key, None)
-    return event
+def _json(said: dict[str, Any]) -> str:
+    failure = said.pop("exc_info", None)
+    if failure is not None:  # without locals: they hold secrets
+        said["exception"] = logging.Formatter().formatException(failure)
+    return json.dumps(said, default=str, ensure_ascii=False)

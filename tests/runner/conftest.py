@@ -52,7 +52,7 @@ class Bench:
 
     async def run(self, *how: str) -> asyncio.subprocess.Process:
         """Start a runner on the directory, as a supplier does."""
-        command = how or ("-P", "-m", "nodus_api.runner")
+        command = how or ("-P", "-S", "-m", "nodus_api.runner")
         with (self.directory / files.LOG).open("ab") as log:
             runner = await asyncio.create_subprocess_exec(
                 sys.executable,

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 from tests.watchcache.conftest import following, running, until
-from tests.watchcache.feed_log import FeedLog, Row
+from tests.watchcache.feed_log import FeedLog, Row, State
 from tests.watchcache.model import told
 
 from nodus_api.clock import ManualClock
@@ -321,3 +321,34 @@ async def test_it_tries_often_enough_to_be_back_within_five_seconds(clock: Manua
     gaps = [later - earlier for earlier, later in pairwise(tries)]
     assert len(gaps) > 5
     assert max(gaps) <= 4.0
+
+
+class Counting(FeedLog):
+    """Counts what it was asked for."""
+
+    reads = states = 0
+
+    async def state(self) -> State:
+        self.states += 1
+        return await super().state()
+
+    async def read(self, after: int, *, limit: int = 1000) -> list[Row]:
+        self.reads += 1
+        return await super().read(after, limit=limit)
+
+
+async def test_an_idle_turn_reads_rows_only_where_the_head_has_moved(clock: ManualClock) -> None:
+    """storage.md sections 1.3 and 8: an idle poll reads head and epochs; no word may be lost."""
+    log = Counting()
+    async with following(log, clock) as cache:
+        await settle(log, cache, clock)
+        loaded = log.states
+        await until(lambda: log.states > loaded, 30)  # what is read at the beginning was read
+        reads, states = log.reads, log.states
+        await until(lambda: log.states >= states + 3, 30)
+        assert log.reads == reads
+
+        add(log, 1)
+        log.grown.clear()  # the notification is lost
+        await settle(log, cache, clock)
+    assert log.reads > reads

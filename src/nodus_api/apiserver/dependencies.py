@@ -34,4 +34,15 @@ def chain_request(request: FastAPIRequest) -> Request:
     return found
 
 
+def last_segment(request: FastAPIRequest) -> str:
+    """Return what the route's last parameter stands for in the path.
+
+    A dependency, because for a parameter that a route declares itself FastAPI makes a field, and
+    loads all of pydantic's version 1 to find that it is none of its: a tenth of the server's start.
+    """
+    *_, last = request.path_params.values()
+    return str(last)
+
+
 ChainRequest = Annotated[Request, Depends(chain_request)]
+LastSegment = Annotated[str, Depends(last_segment)]

@@ -2,7 +2,6 @@
 
 import importlib
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NoReturn
 
 import click
@@ -159,14 +158,28 @@ class LazyGroup(click.Group):
 
 def product_version() -> str:
     """Return the installed version, or 0+unknown when run from a bare source tree."""
+    metadata = importlib.import_module("importlib.metadata")  # the e-mail package comes with it
     try:
-        return version("nodus-api")
-    except PackageNotFoundError:
+        return str(metadata.version("nodus-api"))
+    except metadata.PackageNotFoundError:
         return "0+unknown"
 
 
+def _show_version(ctx: click.Context, _option: click.Parameter, asked: bool) -> None:
+    if asked and not ctx.resilient_parsing:
+        click.echo(f"nodus, version {product_version()}")
+        ctx.exit()
+
+
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(product_version(), prog_name="nodus")
+@click.option(
+    "--version",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_show_version,
+    help="Show the version and exit.",
+)
 def main() -> None:
     """Run, watch and bill Attempts.
 

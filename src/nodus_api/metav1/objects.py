@@ -22,7 +22,12 @@ class WireObject(BaseModel):
     `schema_name` is the object's full name in the OpenAPI documents.
     """
 
-    model_config = ConfigDict(frozen=True, validate_by_name=True, validate_by_alias=True)
+    model_config = ConfigDict(
+        frozen=True,
+        validate_by_name=True,
+        validate_by_alias=True,
+        defer_build=True,  # most processes use few of them: each is built when it is used first
+    )
 
     schema_name: ClassVar[str]
     group_version_kind: ClassVar[tuple[str, str, str] | None] = None

@@ -4,7 +4,7 @@ import zipfile
 from pathlib import Path
 
 _PACKAGE = Path(__file__).parent
-_START = "import sys\nfrom nodus_api.runner.__main__ import main\nsys.exit(main(sys.argv[1:]))\n"
+_START = "from nodus_api.runner.__main__ import run\nrun()\n"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 

@@ -1,7 +1,6 @@
 """What the runner sees of its machine before the program starts, and what is not as promised."""
 
 import os
-import shutil
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,8 @@ def checks(intent: RunnerIntent, directory: Path) -> dict[str, Any]:
 def _disk(intent: RunnerIntent, directory: Path) -> list[str]:
     if intent.disk_bytes is None:
         return []
-    free = shutil.disk_usage(directory).free
+    disk = os.statvfs(directory)
+    free = disk.f_bavail * disk.f_frsize
     if free >= intent.disk_bytes:
         return []
     return [f"disk: {intent.disk_bytes / _GIB:.1f} GiB asked for, {free / _GIB:.1f} GiB free"]

@@ -112,7 +112,7 @@ class AccessStore:
     async def load(self) -> AccessSnapshot:
         """Return everything, in one view of the database."""
         async with self._database.snapshot(deadline=Deadline(ANSWER_SECONDS)) as connection:
-            rev = (await connection.scalars(read_access_head())).one()
+            rev = (await connection.scalars(_HEAD)).one()
             return AccessSnapshot(
                 rev=rev,
                 projects=await _projects(connection),
@@ -126,7 +126,7 @@ class AccessStore:
     async def head(self) -> int:
         """Return the newest access revision, 0 if there is none."""
         async with self._database.single_reads(deadline=Deadline(ANSWER_SECONDS)) as connection:
-            return int((await connection.scalars(read_access_head())).one())
+            return int((await connection.scalars(_HEAD)).one())
 
     @again_if_migrated
     async def changes(self, after: int) -> list[AccessChange]:
@@ -325,3 +325,6 @@ async def _members(connection: AsyncConnection) -> tuple[MemberRecord, ...]:
 
 def _token(row: sa.RowMapping) -> TokenRecord:
     return TokenRecord(**{**row, "groups": tuple(row["groups"]), "scopes": tuple(row["scopes"])})
+
+
+_HEAD = read_access_head()  # asked for all the time, so put together only once

@@ -184,7 +184,7 @@ class Feed:
 
     async def head(self) -> int:
         """Return the newest revision: one indexed read, one round trip."""
-        return int(await self._one(read_head()))
+        return int(await self._one(_HEAD))
 
     @again_if_migrated
     async def read(self, after: int, *, limit: int = PIECE) -> list[Change]:
@@ -193,7 +193,7 @@ class Feed:
         A full piece may end inside a commit.
         """
         async with self._database.single_reads(deadline=self._deadline()) as connection:
-            rows = await connection.execute(read_changes(after).limit(limit))
+            rows = await connection.execute(_NEXT, {"after": after, "most": limit})
             return list(map(Change._make, rows))
 
     @contextlib.asynccontextmanager
@@ -270,8 +270,7 @@ class Feed:
 
     async def heartbeat_age(self) -> timedelta:
         """Return how long ago the leader wrote its heartbeat, by the database's clock."""
-        age = sa.cast(sa.func.nodus.now() - leader_heartbeat.c.at, sa.Interval)
-        found: timedelta = await self._one(sa.select(age))
+        found: timedelta = await self._one(_HEARTBEAT_AGE)
         return found
 
     def listen(self) -> AbstractAsyncContextManager[Wakeups]:
@@ -315,7 +314,7 @@ def read_head() -> sa.Select[Any]:
     return sa.select(sa.func.max(changes.c.rev))
 
 
-def read_changes(after: int) -> sa.Select[Any]:
+def read_changes(after: int | sa.BindParameter[int]) -> sa.Select[Any]:
     """Rows after `after` in order; the primary key, partitions pruned."""
     return (
         sa.select(*_STUB, changes.c.prev_doc, changes.c.doc)
@@ -417,8 +416,17 @@ _STUB = (
 
 
 async def _state(connection: AsyncConnection) -> FeedState:
-    rows = (await connection.execute(read_state())).all()
+    rows = (await connection.execute(_STATE)).all()
     epochs = tuple(
         FeedEpoch(epoch=row.epoch, first_rev=row.first_rev, prev_last=row.prev_last) for row in rows
     )
     return FeedState(head=rows[0].head, oldest=rows[0].oldest, epochs=epochs)
+
+
+# Asked for four times a second and more by every replica, so put together only once.
+_HEAD = read_head()
+_STATE = read_state()
+_NEXT = read_changes(sa.bindparam("after", type_=sa.BigInteger)).limit(
+    sa.bindparam("most", type_=sa.Integer)
+)
+_HEARTBEAT_AGE = sa.select(sa.cast(sa.func.nodus.now() - leader_heartbeat.c.at, sa.Interval))

@@ -168,13 +168,16 @@ class Reflector:
         """Read whenever woken, and four times a second, until the wake-ups stop to come.
 
         Without notifications 40 times a second. After a quarter of a second in which nothing woke
-        it, it asks for the state, too.
+        it, it asks for the state instead: where the head has not moved, there is nothing to read.
         """
         idle = 0.0
+        level = False
         waking: asyncio.Task[bool] | None = None
         try:
             while True:
-                await self._catch_up(contents)
+                if not level:
+                    await self._catch_up(contents)
+                level = False
                 poll = POLL_SECONDS if wakeups.listening else POLL_ALONE_SECONDS
                 waking = waking or spawn("watchcache-wakeup", wakeups.wait(poll))
                 if await self._kicked_or(waking):
@@ -185,7 +188,7 @@ class Reflector:
                 idle = 0.0 if woken else idle + poll
                 if idle > POLL_SECONDS - POLL_ALONE_SECONDS / 2:
                     idle = 0.0
-                    await self._check_state(contents)
+                    level = await self._is_level(contents)
                 if not wakeups.alive:
                     return
         finally:
@@ -202,10 +205,19 @@ class Reflector:
         self._kicked.clear()
         return not waking.done()
 
-    async def _check_state(self, contents: Contents) -> None:
+    async def _check_state(self, contents: Contents) -> int:
+        """Check what is held against the log's head, edge and epochs; return the head."""
         state = await self._feed.state()
         contents.took_state(state)
         self.health.head = max(self.health.head, state.head)  # rows alone tell that all is well
+        return state.head
+
+    async def _is_level(self, contents: Contents) -> bool:
+        """Check the state; return whether everything up to the head was read."""
+        if await self._check_state(contents) != self._read_to:
+            return False
+        self._is_connected(contents, self._read_to)
+        return True
 
     # -- reading -------------------------------------------------------------------------------
 

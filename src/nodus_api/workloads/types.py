@@ -143,7 +143,7 @@ CustomerReason = Literal[
 class Block(BaseModel):
     """A mapping in a manifest: no unknown field, no silent conversion; null is absent."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 
     @model_validator(mode="before")
     @classmethod

@@ -6,7 +6,7 @@ The codes inside an Attempt have theirs, too: whoever reads one finds its meanin
 from fastapi import APIRouter
 
 from nodus_api.apiserver.answers import BodyAnswer
-from nodus_api.apiserver.dependencies import AnswerResponse, ChainRequest
+from nodus_api.apiserver.dependencies import AnswerResponse, ChainRequest, LastSegment
 from nodus_api.attempts.reasons import PAGES
 from nodus_api.metav1 import error_docs
 from nodus_api.metav1.errors import NotFound
@@ -25,7 +25,7 @@ def error_doc_routes(*, standalone: bool) -> APIRouter:
         return AnswerResponse(_answer(page), request)
 
     @router.get("/docs/errors/{code}", name="errorPage")
-    async def page(request: ChainRequest, code: str) -> AnswerResponse:
+    async def page(request: ChainRequest, code: LastSegment) -> AnswerResponse:
         found = error_docs.page(
             # the column REASON shows what a queued Attempt waits for in brackets
             code.removeprefix("(").removesuffix(")"),

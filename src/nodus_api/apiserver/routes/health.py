@@ -4,7 +4,7 @@ from fastapi import APIRouter
 from prometheus_client import CollectorRegistry
 
 from nodus_api.apiserver.answers import BodyAnswer
-from nodus_api.apiserver.dependencies import AnswerResponse, ChainRequest
+from nodus_api.apiserver.dependencies import AnswerResponse, ChainRequest, LastSegment
 from nodus_api.apiserver.health import HealthChecks
 from nodus_api.apiserver.metrics import exposition
 from nodus_api.metav1 import healthz
@@ -33,7 +33,7 @@ def health_routes(checks: HealthChecks, registry: CollectorRegistry) -> APIRoute
     @router.get("/livez/{check}", name="livezCheck")
     @router.get("/readyz/{check}", name="readyzCheck")
     @router.get("/healthz/{check}", name="healthzCheck")
-    async def one_check(request: ChainRequest, check: str) -> AnswerResponse:
+    async def one_check(request: ChainRequest, check: LastSegment) -> AnswerResponse:
         endpoint = request.info.path[1:].partition("/")[0]
         result = checks.result(endpoint, check)
         if result is None:

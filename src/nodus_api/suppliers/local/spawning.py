@@ -113,8 +113,8 @@ def spawn_runner(directory: Path, environment: Mapping[str, str]) -> int:
     append = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     pid = os.posix_spawn(
         sys.executable,
-        # -P: the work directory is no place to import from.
-        [sys.executable, "-P", "-m", "nodus_api.runner", str(directory)],
+        # -P: the work directory is no place to import from. -S: nor is what is installed beside us.
+        [sys.executable, "-P", "-S", "-m", "nodus_api.runner", str(directory)],
         {**environment, "PYTHONPATH": package, "PYTHONDONTWRITEBYTECODE": "1"},
         file_actions=[
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
