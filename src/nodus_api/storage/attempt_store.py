@@ -78,10 +78,14 @@ class AttemptStore:
             now: datetime = found.scalar_one()
             return now
 
-    async def until_next(self) -> timedelta | None:
-        """Return how long until a row wants attention by its own time; None if none does."""
+    async def until_next(self, since: datetime) -> timedelta | None:
+        """Return how long until a row wants attention by its own time; None if none does.
+
+        Moments count that have come after `since`, when it was last looked what wants it.
+        """
         async with self._database.single_reads() as connection:
-            wait: timedelta | None = (await connection.execute(due.next_moment())).scalar()
+            found = await connection.execute(due.next_moment(), {"since": since})
+            wait: timedelta | None = found.scalar()
         return wait
 
     async def gangs(self, nos: Sequence[int]) -> dict[int, GangEpoch]:

@@ -14,7 +14,6 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from nodus_api.kernel.attempt import Cursor, RestorePoint
 from nodus_api.kernel.vocabulary import OwnerKind
 from nodus_api.storage import tables as t
-from nodus_api.storage import work_due
 from nodus_api.storage.attempt_store import fence
 from nodus_api.storage.bulk import as_json, plain, upsert_rows
 from nodus_api.storage.engine import Database
@@ -121,8 +120,8 @@ class WorkloadStore:
             found = (await connection.execute(query)).mappings().all()
         return [_command(row) for row in found]
 
-    async def spending(self) -> tuple[datetime, list[Spending]]:
-        """Return the database's time, and what every workload with a limit costs (SC-622)."""
+    async def spending(self) -> list[Spending]:
+        """Return what every workload with a limit costs (SC-622)."""
         return await read_spending(self._database)
 
     @asynccontextmanager
@@ -147,18 +146,6 @@ class WorkloadStore:
         async with self._edit(token, t.workloads.c.uid == uid) as edit:
             yield edit
 
-    async def unfilled(self, limit: int) -> list[UUID]:
-        """Return Active workloads in which an Attempt may be started, the oldest first."""
-        return await self._uids(work_due.unfilled(limit))
-
-    async def decided(self, limit: int) -> list[UUID]:
-        """Return Active workloads whose slots are all decided: they have ended."""
-        return await self._uids(work_due.decided(limit))
-
-    async def crowded(self, limit: int) -> list[UUID]:
-        """Return Active workloads in which more Attempts live than their spec allows at once."""
-        return await self._uids(work_due.crowded(limit))
-
     async def read(self, uid: UUID) -> tuple[Workload, dict[str, OccupiedSlot]] | None:
         """Return a workload and its slots as they stand, without locks."""
         query = (
@@ -177,10 +164,6 @@ class WorkloadStore:
         async with self._database.single_reads() as connection:
             found: str | None = (await connection.execute(query)).scalar()
         return found
-
-    async def _uids(self, query: sa.Select[Any]) -> list[UUID]:
-        async with self._database.single_reads() as connection:
-            return list((await connection.execute(query)).scalars())
 
     @asynccontextmanager
     async def _edit(self, token: int, which: sa.ColumnElement[bool]) -> AsyncIterator[WorkloadEdit]:
