@@ -211,6 +211,10 @@ class FaultyDatabase(Database):
         self._role = Role.SCHEDULER
         self.where = pool.where
 
+    @property
+    def written(self) -> int:
+        return self._pool.written
+
     @contextlib.asynccontextmanager
     async def transaction(
         self, read_only: bool = False, *, deadline: Deadline | None = None

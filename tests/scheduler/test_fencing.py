@@ -14,7 +14,7 @@ from nodus_api.storage import statements
 from nodus_api.storage import tables as t
 from nodus_api.storage.errors import FencedOff
 from nodus_api.storage.leader_store import LeaderStore
-from nodus_api.storage.report_store import GivenReport, _keep
+from nodus_api.storage.report_store import GivenReport, _keep, _row
 
 
 async def test_a_deposed_leader_writes_nothing(
@@ -122,7 +122,8 @@ async def test_the_insert_of_a_report_is_fenced_itself(world: World) -> None:  #
             age=timedelta(0),
             body={},
         )
-        return await _rows_hit(world, _keep(token_hash(intent.token), given), *after)
+        given_row = {"token": token_hash(intent.token)} | _row(given)
+        return await _rows_hit(world, _keep(), *after, given=given_row)
 
     next_n = lease["last_report"] + 1
     assert await inserted(next_n) == 1

@@ -72,6 +72,20 @@ async def test_a_flood_of_reports_is_applied_in_portions(world: World) -> None: 
     await check_quiet(world)
 
 
+async def test_a_moment_that_comes_during_a_pass_is_not_slept_over(world: World) -> None:  # SC-605
+    world.fake.slots = 0
+    await world.submit()
+    await world.settle()
+    assert world.passes is not None
+    wait = await world.passes.until_next()
+    assert wait is not None
+    assert wait > 0
+    await world.clock.advance(wait + 1)
+    late = await world.passes.until_next()  # it was not there to be found when the pass looked
+    assert late is not None
+    assert late < 0
+
+
 async def _succeed(world: World, owner: str) -> None:
     """Let the running program of a workload end well."""
     runner = await world.runner_of(owner)

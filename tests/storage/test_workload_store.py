@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from nodus_api.kernel.attempt import Cursor, RestorePoint
-from nodus_api.kernel.vocabulary import OwnerKind, SlotState, WorkloadState
+from nodus_api.kernel.vocabulary import OwnerKind, WorkloadState
 from nodus_api.storage import tables as t
 from nodus_api.storage.engine import Database
 from nodus_api.storage.errors import FencedOff
@@ -96,22 +96,6 @@ async def test_commands_come_in_order_and_are_answered_once(
     async with scheduler_database.transaction(read_only=True) as connection:
         query = sa.select(t.commands.c.outcome, t.commands.c.message).order_by(t.commands.c.no)
         assert (await connection.execute(query)).all() == [("Applied", None), (None, None)]
-
-
-async def test_which_workloads_want_attention(scheduler_database: Database, token: int) -> None:
-    store = await _submitted(scheduler_database, token, "0", "1")
-    assert await store.unfilled(10) == [UID]
-    assert await store.decided(10) == []
-    async with store.edit(token, UID) as edit:  # one of two slots is decided: it goes on
-        await edit.put_slots([replace(edit.slots["0"].slot, state=SlotState.SUCCEEDED)])
-    assert await store.unfilled(10) == [UID]
-    assert await store.decided(10) == []
-    async with store.edit(token, UID) as edit:
-        await edit.put_slots(
-            [replace(one.slot, state=SlotState.SUCCEEDED) for one in edit.slots.values()]
-        )
-    assert await store.unfilled(10) == []
-    assert await store.decided(10) == [UID]
 
 
 async def test_an_old_token_edits_nothing(scheduler_database: Database, token: int) -> None:

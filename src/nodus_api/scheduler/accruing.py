@@ -2,14 +2,12 @@
 
 from nodus_api.scheduler.context import LoopContext
 from nodus_api.scheduler.settling import count_costs, share_budget
-from nodus_api.storage import due
 from nodus_api.storage.batch import Batch
 
 
 async def accrue(loop: LoopContext) -> None:
     """Bring the bills of live Attempts up to their last proof of life."""
-    query = due.accruable(loop.pace.placed_at_once, every=loop.pace.accrual)
-    nos = await loop.attempts.nos(query)
+    nos = await loop.agenda.attempts("accrue")
     wanted = frozenset(nos)
 
     async def work(batch: Batch) -> None:

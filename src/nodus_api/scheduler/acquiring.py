@@ -57,7 +57,10 @@ async def request_machines(loop: LoopContext) -> bool:
     Returns whether there were answers: one may have sent an Attempt back to be placed.
     """
     creates, finds = loop.calls.creates.returned(), loop.calls.finds.returned()
-    sightings = await loop.machines.requested(loop.pace.batch, answered=[*creates, *finds])
+    answered = [*creates, *finds]
+    if not answered and not await loop.agenda.any("request"):
+        return False
+    sightings = await loop.machines.requested(loop.pace.batch, answered=answered)
     await _apply(loop, sightings, creates, creating=True)
     again = [one for one in sightings if _missing(one, finds) and one.details["tries"] == 1]
     looked = {no: answer for no, answer in finds.items() if no not in {one.no for one in again}}

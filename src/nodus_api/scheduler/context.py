@@ -15,6 +15,7 @@ from nodus_api.scheduler.ganging import chunks, move_together
 from nodus_api.scheduler.metrics import LoopMetrics
 from nodus_api.scheduler.setbacks import Item, Setbacks
 from nodus_api.scheduler.settling import settle
+from nodus_api.storage.agenda import Agenda
 from nodus_api.storage.attempt_store import AttemptStore
 from nodus_api.storage.batch import Batch
 from nodus_api.storage.catalog_store import CatalogStore
@@ -73,6 +74,7 @@ class LoopContext:
     """One leader's stores, supplier and token. Nothing here is needed after a restart."""
 
     reign: Reign
+    agenda: Agenda
     attempts: AttemptStore
     workloads: WorkloadStore
     machines: MachineStore

@@ -27,7 +27,6 @@ from nodus_api.kernel.vocabulary import (
 )
 from nodus_api.scheduler.context import LoopContext
 from nodus_api.scheduler.stopping import STOP_ORDER, end_unstarted, stop, with_stop_order
-from nodus_api.storage import due
 from nodus_api.storage.batch import Batch
 from nodus_api.storage.records import AttemptRecord, Slot, Work, Workload
 from nodus_api.storage.workload_store import OccupiedSlot, occupied_slots, restore_points
@@ -46,7 +45,7 @@ __all__ = [
 async def fill_slots(loop: LoopContext) -> bool:
     """Give every Open and empty slot its next Attempt, as far as parallelism allows (T1)."""
     filled = False
-    for uid in await loop.workloads.unfilled(loop.pace.batch):
+    for uid in await loop.agenda.workloads("fill"):
         filled |= bool(await loop.item("fill", uid, partial(_fill, loop, uid)))
     return filled
 
@@ -142,7 +141,7 @@ def _superseded(
 
 async def stop_unwanted(loop: LoopContext) -> None:
     """Stop live Attempts that workload, slot or parallelism no longer want (T16, T17)."""
-    unwanted = await loop.attempts.nos(due.to_stop(loop.pace.placed_at_once))
+    unwanted = await loop.agenda.attempts("stop")
     excess = await _excess(loop)
 
     async def work(batch: Batch) -> None:
@@ -157,7 +156,7 @@ async def stop_unwanted(loop: LoopContext) -> None:
 async def _excess(loop: LoopContext) -> set[int]:
     """Return live Attempts above the parallelism of their workload, the highest slots first."""
     excess: set[int] = set()
-    for uid in await loop.workloads.crowded(loop.pace.batch):
+    for uid in await loop.agenda.workloads("crowded"):
         found = await loop.workloads.read(uid)
         if found is not None:
             workload, slots = found
@@ -186,7 +185,7 @@ def _cause(record: AttemptRecord) -> tuple[Trigger | None, Reason] | None:
 async def end_workloads(loop: LoopContext) -> bool:
     """End workloads whose slots are all decided (SC-101, SC-802)."""
     ended = False
-    for uid in await loop.workloads.decided(loop.pace.batch):
+    for uid in await loop.agenda.workloads("end"):
         ended |= bool(await loop.item("end", uid, partial(_end, loop, uid)))
     return ended
 

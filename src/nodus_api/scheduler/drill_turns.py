@@ -21,7 +21,7 @@ _TURNS_MISSED = 1000
 
 async def take_turns(loop: LoopContext) -> None:
     """Ask for a drill in each project whose turn has come, if there is one to be drilled."""
-    for project in await loop.drills.due():
+    for project in await loop.agenda.projects("drill turns"):
         await loop.item("drill turns", project, partial(_take_turn, loop, project))
 
 

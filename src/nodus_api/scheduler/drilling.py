@@ -110,10 +110,10 @@ def _wrong(trigger: object, seconds: object) -> str | None:
 async def make_faults(loop: LoopContext) -> None:
     """Note which faults the supplier has made, drop drills that are void, and call for the rest."""
     answers = loop.calls.injections.returned()
-    sightings = await loop.machines.drilled()
-    if not sightings:
+    if not await loop.agenda.any("drill"):
         return
-    now, at = await loop.attempts.now(), loop.clock.monotonic()
+    sightings = await loop.machines.drilled()
+    now, at = await loop.agenda.now(), loop.clock.monotonic()
     made = _made(loop, answers, at)
     wanted: dict[int, tuple[str, FaultInjection]] = {}
 

@@ -27,7 +27,6 @@ from nodus_api.scheduler.metrics import LoopMetrics
 from nodus_api.scheduler.report_bodies import kept_text
 from nodus_api.scheduler.settling import ranks_with
 from nodus_api.scheduler.told_times import possible
-from nodus_api.storage import due
 from nodus_api.storage.batch import Batch
 from nodus_api.storage.records import AttemptRecord, LastWords, Report, Tenancy
 from nodus_api.storage.report_store import waiting_reports
@@ -97,7 +96,7 @@ class Ending:
 
 async def apply_reports(loop: LoopContext) -> bool:
     """Apply every report that waits; return whether there was one."""
-    nos = await loop.attempts.nos(due.reported())
+    nos = await loop.agenda.attempts("reports")
 
     async def work(batch: Batch) -> None:
         waiting = await waiting_reports(batch.connection, list(batch.records))

@@ -45,6 +45,8 @@ class Applied(StrEnum):
 
 async def take_commands(loop: LoopContext) -> bool:
     """Apply the commands that wait, in order; each is one transaction."""
+    if not await loop.agenda.any("intake"):
+        return False
     commands = await loop.workloads.open_commands(loop.pace.batch)
     held_up: set[tuple[str, str | None, str]] = set()
     for command in commands:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from nodus_api.attempts import render
 from nodus_api.clock import Clock
+from nodus_api.kernel import deadlines
 from nodus_api.outages import Outage
 from nodus_api.scheduler.accruing import accrue
 from nodus_api.scheduler.acquiring import request_machines
@@ -29,6 +30,7 @@ from nodus_api.scheduler.retiring import retire_finished
 from nodus_api.scheduler.spending import stop_at_limits
 from nodus_api.scheduler.timing import apply_deadlines, pass_orders_on
 from nodus_api.scheduler.upkeep import Upkeep
+from nodus_api.storage.agenda import Agenda, Bounds
 from nodus_api.storage.attempt_store import AttemptStore
 from nodus_api.storage.catalog_store import CatalogStore
 from nodus_api.storage.drill_store import DrillStore
@@ -100,6 +102,7 @@ class Scheduler:
         return Passes(
             LoopContext(
                 reign=reign,
+                agenda=Agenda(self._database, self._bounds()),
                 attempts=AttemptStore(self._database, render),
                 workloads=WorkloadStore(self._database),
                 machines=MachineStore(self._database),
@@ -117,6 +120,15 @@ class Scheduler:
                 pace=self._pace,
                 retention=self._retention,
             )
+        )
+
+    def _bounds(self) -> Bounds:
+        return Bounds(
+            batch=self._pace.batch,
+            at_once=self._pace.placed_at_once,
+            silence=deadlines.SUSPECT_AFTER,
+            grace=deadlines.DRAIN_OVERTIME,
+            accrual=self._pace.accrual,
         )
 
     def upkeep(self, reign: Reign) -> Upkeep:
@@ -190,6 +202,7 @@ class Passes:
         """
         loop = self.loop
         again = self.refused = False
+        loop.agenda.begin()
         for name, step in self._steps(full=full):
             with loop.metrics.step_seconds.labels(step=name).time():
                 answer = await self._step(name, step)
@@ -201,11 +214,12 @@ class Passes:
 
     async def step(self, name: str) -> object:
         """Make one step of a pass alone."""
+        self.loop.agenda.begin()
         return await dict(self._steps(full=True))[name]()
 
     async def until_next(self) -> float | None:
         """Return the seconds until a row's own time comes; None if none is set."""
-        wait = await self.loop.attempts.until_next()
+        wait = await self.loop.attempts.until_next(await self.loop.agenda.began())
         return None if wait is None else wait.total_seconds()
 
     def _steps(self, *, full: bool) -> Sequence[tuple[str, Step]]:

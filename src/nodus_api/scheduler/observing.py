@@ -87,7 +87,7 @@ async def observe_machines(loop: LoopContext, watch: Watch, *, look: bool) -> No
 async def _apply(
     loop: LoopContext, watch: Watch, sightings: list[Sighting], views: Mapping[str, MachineView]
 ) -> None:
-    watch.look(sightings, views, await loop.attempts.now())
+    watch.look(sightings, views, await loop.agenda.now())
 
     async def work(batch: Batch) -> None:
         waiting = await waiting_reports(batch.connection, list(batch.records))

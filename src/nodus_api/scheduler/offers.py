@@ -2,6 +2,7 @@
 
 import logging
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 
 from nodus_api.kernel.offering import OfferingClass
@@ -29,13 +30,14 @@ async def sync_offers(loop: LoopContext) -> None:
         else:
             await _write(loop, answer)
     now = loop.clock.monotonic()
-    if now >= loop.offers_due and loop.calls.offers.send("all", partial(_ask, loop)):
+    if now >= loop.offers_due and loop.calls.offers.send(
+        "all", partial(_ask, loop, await loop.agenda.now())
+    ):
         loop.offers_due = now + loop.pace.offers.total_seconds()
 
 
-async def _ask(loop: LoopContext) -> Offered:
+async def _ask(loop: LoopContext, asked: datetime) -> Offered:
     """Ask the supplier, and note when: passes go on meanwhile and may take what it still names."""
-    asked = await loop.attempts.now()
     return Offered(asked=asked, offers=await loop.supplier.offers())
 
 

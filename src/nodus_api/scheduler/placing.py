@@ -27,7 +27,6 @@ from nodus_api.scheduler.context import LoopContext
 from nodus_api.scheduler.ganging import Ranks, units
 from nodus_api.scheduler.intents import intended
 from nodus_api.scheduler.settling import budget, counters_of
-from nodus_api.storage import due
 from nodus_api.storage.batch import Batch
 from nodus_api.storage.records import AttemptRecord, Decided
 
@@ -36,10 +35,10 @@ async def place_queued(loop: LoopContext) -> bool:
     """Place a batch of queued Attempts; return whether any machine was intended."""
     if not loop.offers_known:
         return False
-    nos = await loop.attempts.nos(due.placeable(loop.pace.placed_at_once))
+    nos = await loop.agenda.attempts("place")
     if not nos:
         return False
-    room = _Room(await load_catalog(loop, await loop.attempts.now()))
+    room = _Room(await load_catalog(loop, await loop.agenda.now()))
 
     async def work(batch: Batch) -> None:
         catalog = room.catalog

@@ -43,6 +43,8 @@ _OWNED, _AGAIN = "owned", "again"
 async def release(loop: LoopContext) -> bool:
     """Delete what is to leave and prove it gone; return whether anything became Gone."""
     looks = loop.calls.deletes.returned()
+    if not looks and not await loop.agenda.any("release"):
+        return False
     sightings = await loop.machines.releasing(loop.pace.batch, answered=list(looks))
     gone: set[int] = set()
 

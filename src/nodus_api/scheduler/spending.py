@@ -24,7 +24,9 @@ async def stop_at_limits(loop: LoopContext) -> None:
 
     Who is stopped is decided over whole workloads, before the batches that do it.
     """
-    now, spending = await loop.workloads.spending()
+    if not await loop.agenda.any("limits"):
+        return
+    now, spending = await loop.agenda.now(), await loop.workloads.spending()
     reached = {
         one.no
         for workload in spending

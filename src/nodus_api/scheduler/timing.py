@@ -19,7 +19,6 @@ from nodus_api.scheduler.ganging import release_late_ranks
 from nodus_api.scheduler.handing_back import give_up
 from nodus_api.scheduler.settling import ranks_with, release_machines
 from nodus_api.scheduler.stopping import end_unstarted, without_orders
-from nodus_api.storage import due
 from nodus_api.storage.batch import Batch
 from nodus_api.storage.machine_store import Sighting
 from nodus_api.storage.records import AttemptRecord
@@ -42,11 +41,6 @@ async def apply_deadlines(
     `asked` tells whether the supplier has answered, or failed to, in this reign: until then a
     silent machine is given the time of one that it vouches for.
     """
-    query = due.overdue(
-        loop.pace.placed_at_once,
-        silence=deadlines.SUSPECT_AFTER,
-        grace=deadlines.DRAIN_OVERTIME,
-    )
     away = loop.reign.away > deadlines.TAKE_OVER_GAP
     since = loop.reign.since if away else None
 
@@ -62,7 +56,7 @@ async def apply_deadlines(
                 batch.put(_silent(moved, vouched, since, batch.now))
         await note_starts(loop, batch)
 
-    await loop.in_batches("deadlines", await loop.attempts.nos(query), work)
+    await loop.in_batches("deadlines", await loop.agenda.attempts("deadlines"), work)
 
 
 def _overdue(record: AttemptRecord, now: datetime) -> AttemptRecord:
@@ -149,10 +143,10 @@ def _suspected(record: AttemptRecord, since: datetime | None) -> AttemptRecord:
 async def pass_orders_on(loop: LoopContext) -> None:
     """Tell machines of draining Attempts to stop; the answers to their reports tell them too."""
     answers = loop.calls.signals.returned()
-    sightings = await loop.machines.signallable(loop.pace.batch)
-    if not sightings:
+    if not await loop.agenda.any("signal"):
         return
-    now, at = await loop.attempts.now(), loop.clock.monotonic()
+    sightings = await loop.machines.signallable(loop.pace.batch)
+    now, at = await loop.agenda.now(), loop.clock.monotonic()
     for no, answer in answers.items():
         if isinstance(answer, Exception):
             loop.failed_call("signal", answer)

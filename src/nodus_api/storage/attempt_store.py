@@ -7,7 +7,7 @@ the readers after the commit.
 Decision 3. Decisions return records and the store writes the difference. Context: every
 step of the loop may move any of ten tables. Choice: one place compares and writes, so no
 step can forget a row, its guard or `publish`. Cost: a batch loads rows that a step may
-not need (seven statements a batch, whatever its size).
+not need (up to nine statements a batch, whatever its size).
 """
 
 from collections import defaultdict
@@ -16,6 +16,7 @@ from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -78,10 +79,14 @@ class AttemptStore:
             now: datetime = found.scalar_one()
             return now
 
-    async def until_next(self) -> timedelta | None:
-        """Return how long until a row wants attention by its own time; None if none does."""
+    async def until_next(self, since: datetime) -> timedelta | None:
+        """Return how long until a row wants attention by its own time; None if none does.
+
+        Moments count that have come after `since`, when it was last looked what wants it.
+        """
         async with self._database.single_reads() as connection:
-            wait: timedelta | None = (await connection.execute(due.next_moment())).scalar()
+            found = await connection.execute(due.next_moment(), {"since": since})
+            wait: timedelta | None = found.scalar()
         return wait
 
     async def gangs(self, nos: Sequence[int]) -> dict[int, GangEpoch]:
@@ -112,23 +117,30 @@ async def load(connection: AsyncConnection, nos: Sequence[int]) -> dict[int, Att
         return {}
     given = {"nos": list(nos)}
 
-    async def children(query: sa.Select[Any]) -> defaultdict[int, list[Row]]:
+    attempts = (await connection.execute(reads.attempts_by_no(), given)).mappings().all()
+
+    async def children(of: sa.Table, query: sa.Select[Any]) -> defaultdict[int, list[Row]]:
         found: defaultdict[int, list[Row]] = defaultdict(list)
-        for row in (await connection.execute(query, given)).mappings():
-            found[row["attempt"]].append(row)
+        if any(row[f"has_{of.name}"] for row in attempts):
+            for row in (await connection.execute(query, given)).mappings():
+                found[row["attempt"]].append(row)
         return found
 
-    attempts = (await connection.execute(reads.attempts_by_no(), given)).mappings().all()
-    placements = await children(reads.placements_by_attempt())
-    rejections = await children(reads.children_by_attempt(t.placement_rejections))
-    segments = await children(reads.children_by_attempt(t.cost_segments))
-    interruptions = await children(reads.children_by_attempt(t.interruptions))
-    checkpoints = await children(reads.checkpoints_by_attempt())
-    tenancies = await children(reads.tenancies_by_attempt())
+    async def rows_of(table: sa.Table) -> defaultdict[int, list[Row]]:
+        return await children(table, reads.children_by_attempt(table))
+
+    placements = await children(t.placements, reads.placements_by_attempt())
+    rejections = await rows_of(t.placement_rejections)
+    segments = await rows_of(t.cost_segments)
+    interruptions = await rows_of(t.interruptions)
+    checkpoints = await children(t.checkpoints, reads.checkpoints_by_attempt())
+    tenancies = await children(t.leases, reads.tenancies_by_attempt())
     in_gangs = [row["no"] for row in attempts if row["gang"] is not None]
     proposals = await proposals_of(connection, in_gangs) if in_gangs else {}
-    limited = await connection.execute(reads.charged_by_workload(), given)
-    charged = {row.uid: row.charged for row in limited}
+    charged: dict[UUID, Decimal] = {}
+    if any(row["limited"] for row in attempts):
+        limited = await connection.execute(reads.charged_by_workload(), given)
+        charged = {row.uid: row.charged for row in limited}
     return {
         row["no"]: _record(
             row,

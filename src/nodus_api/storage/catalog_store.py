@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
+from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
@@ -16,6 +17,7 @@ from nodus_api.storage import tables as t
 from nodus_api.storage.attempt_store import fence
 from nodus_api.storage.bulk import as_json, insert_rows, upsert_rows
 from nodus_api.storage.engine import Database
+from nodus_api.storage.statements import bigints
 
 _CLASS = (
     "accelerator", "form", "count", "accelerator_memory_gib", "vcpus", "memory_gib", "disk_gib",
@@ -66,12 +68,22 @@ class Offer:
     stats: Mapping[Market, OfferStats] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Catalog:
+    """Rows of classes and offers as they were given."""
+
+    classes: Sequence[Mapping[str, Any]]
+    offers: Sequence[Mapping[str, Any]]
+
+
 class CatalogStore:
-    """The door to the classes and offers of one supplier."""
+    """The door to the classes and offers of one supplier; one a reign."""
 
     def __init__(self, database: Database, supplier: str) -> None:
         self._database = database
         self._supplier = supplier
+        self._written: _Catalog | None = None
+        self._numbers: Sequence[int] = ()
 
     async def sync(
         self,
@@ -84,20 +96,20 @@ class CatalogStore:
         """Write what the supplier offers; what it no longer lists is disabled.
 
         `asked` is the database's time before the supplier was asked: what was made since then may
-        be missing in its answer. Returns whether some offer has more room than when it was last
-        seen, or is new.
+        be missing in its answer. Classes and offers that are as this store wrote them last are not
+        written again; what room they have is. Returns whether some offer has more room than when it
+        was last seen, or is new.
         """
+        given = _Catalog(
+            classes=[_class_row(one) for one in classes],
+            offers=[self._offer_row(one) for one in offers],
+        )
         async with self._database.transaction() as connection:
             await fence(connection, token)
             before = await self._rooms(connection)
-            await _write(connection, _upsert_classes(), [_class_row(one) for one in classes])
-            rows = [self._offer_row(one) for one in offers]
-            numbers = await self._write_offers(connection, rows)
-            await connection.execute(
-                sa.update(t.supplier_offers)
-                .where(t.supplier_offers.c.supplier == self._supplier)
-                .values(enabled=t.supplier_offers.c.no.in_(numbers))
-            )
+            numbers = self._numbers
+            if given != self._written:
+                numbers = await self._write_catalog(connection, given)
             seen: list[dict[str, Any]] = [
                 {
                     "offer": no,
@@ -114,6 +126,7 @@ class CatalogStore:
             ]
             await _write(connection, _seen(), seen)
             after = await self._rooms(connection)
+        self._written, self._numbers = given, numbers
         return any(no not in before or _more(room, before[no]) for no, room in after.items())
 
     async def load(self) -> tuple[list[OfferingClass], list[Offer]]:
@@ -136,14 +149,19 @@ class CatalogStore:
         What a look may not have seen counts as taken until the next: so an offer gains room even
         if it names the same number twice.
         """
-        offers = _offers(self._supplier).subquery()
-        stats = t.offering_stats.c
-        room = stats.available - offers.c.requested_since
-        query = sa.select(offers.c.no, room.label("room")).outerjoin(
-            t.offering_stats,
-            sa.and_(stats.offer == offers.c.no, stats.market == Market.ON_DEMAND.value),
-        )
+        query = _rooms_of(self._supplier)
         return {row.no: row.room for row in await connection.execute(query)}
+
+    async def _write_catalog(self, connection: AsyncConnection, given: _Catalog) -> list[int]:
+        """Write classes and offers, and disable the others; return the offers' numbers."""
+        await _write(connection, _upsert_classes(), given.classes)
+        numbers = await self._write_offers(connection, given.offers)
+        await connection.execute(
+            sa.update(t.supplier_offers)
+            .where(t.supplier_offers.c.supplier == self._supplier)
+            .values(enabled=t.supplier_offers.c.no.in_(numbers))
+        )
+        return numbers
 
     async def _write_offers(
         self, connection: AsyncConnection, rows: Sequence[Mapping[str, Any]]
@@ -151,8 +169,7 @@ class CatalogStore:
         """Upsert offers; return their numbers in the order given. Unique key of the offer."""
         if not rows:
             return []
-        statement = upsert_rows(t.supplier_offers, _OFFER_KEY, _OFFER)
-        await connection.execute(statement, as_json(rows))
+        await connection.execute(_upsert_offers(), as_json(rows))
         offers = t.supplier_offers.c
         query = sa.select(offers.no, *(offers[name] for name in _OFFER_KEY)).where(
             offers.supplier == self._supplier
@@ -182,8 +199,9 @@ async def read_stats(
     connection: AsyncConnection, offers: Sequence[int]
 ) -> dict[tuple[int, Market], OfferStats]:
     """Return the statistics of offers. Primary key."""
-    query = sa.select(t.offering_stats).where(t.offering_stats.c.offer.in_(offers))
-    found = (await connection.execute(query)).mappings().all()
+    if not offers:
+        return {}
+    found = (await connection.execute(_stats_by_offer(), {"nos": list(offers)})).mappings().all()
     return {(row["offer"], Market(row["market"])): _stats(row) for row in found}
 
 
@@ -204,7 +222,7 @@ async def write_stats(
         for offer, several in sorted(stats.items())
         for one in several
     ]
-    await _write(connection, upsert_rows(t.offering_stats, ["offer", "market"], _STATS), rows)
+    await _write(connection, _upsert_stats(), rows)
 
 
 async def _write(
@@ -214,11 +232,19 @@ async def _write(
         await connection.execute(statement, as_json(rows))
 
 
+@cache
 def _upsert_classes() -> postgresql.Insert:
     """Write classes. Primary key; an operator's `enabled` and `retired` stay as they are."""
     return upsert_rows(t.offering_classes, ["name"], _CLASS)
 
 
+@cache
+def _upsert_offers() -> postgresql.Insert:
+    """Write offers. Unique key of the offer."""
+    return upsert_rows(t.supplier_offers, _OFFER_KEY, _OFFER)
+
+
+@cache
 def _seen() -> postgresql.Insert:
     """Note what is available now, and leave the history of an offer as it is. Primary key."""
     insert = insert_rows(t.offering_stats, ["offer", "market", *_STATS])
@@ -228,10 +254,12 @@ def _seen() -> postgresql.Insert:
     )
 
 
+@cache
 def _classes() -> sa.Select[Any]:
     return sa.select(t.offering_classes).where(t.offering_classes.c.retired.is_(False))
 
 
+@cache
 def _offers(supplier: str) -> sa.Select[Any]:
     """Offers of one supplier, with the machines that the last look at them may not have seen.
 
@@ -263,12 +291,34 @@ def _offers(supplier: str) -> sa.Select[Any]:
     )
 
 
+@cache
+def _rooms_of(supplier: str) -> sa.Select[Any]:
+    offers = _offers(supplier).subquery()
+    stats = t.offering_stats.c
+    room = stats.available - offers.c.requested_since
+    return sa.select(offers.c.no, room.label("room")).outerjoin(
+        t.offering_stats,
+        sa.and_(stats.offer == offers.c.no, stats.market == Market.ON_DEMAND.value),
+    )
+
+
+@cache
 def _stats_of(supplier: str) -> sa.Select[Any]:
     return (
         sa.select(t.offering_stats)
         .join(t.supplier_offers, t.supplier_offers.c.no == t.offering_stats.c.offer)
         .where(t.supplier_offers.c.supplier == supplier)
     )
+
+
+@cache
+def _stats_by_offer() -> sa.Select[Any]:
+    return sa.select(t.offering_stats).where(t.offering_stats.c.offer == sa.any_(bigints("nos")))
+
+
+@cache
+def _upsert_stats() -> postgresql.Insert:
+    return upsert_rows(t.offering_stats, ["offer", "market"], _STATS)
 
 
 def _class_row(one: OfferingClass) -> dict[str, Any]:

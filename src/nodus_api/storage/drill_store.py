@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
+from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
@@ -74,22 +75,22 @@ class DrillTurn:
         )
 
 
+@cache
+def due_schedules() -> sa.Select[Any]:
+    """The projects whose turn has come, in their order."""
+    schedules = t.drill_schedules.c
+    return (
+        sa.select(schedules.project)
+        .where(sa.or_(schedules.next_at.is_(None), schedules.next_at <= database_now))
+        .order_by(schedules.project)
+    )
+
+
 class DrillStore:
     """The door to schedules of drills, for the one loop that leads."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
-
-    async def due(self) -> list[str]:
-        """Return the projects whose turn has come, in their order."""
-        schedules = t.drill_schedules.c
-        query = (
-            sa.select(schedules.project)
-            .where(sa.or_(schedules.next_at.is_(None), schedules.next_at <= database_now))
-            .order_by(schedules.project)
-        )
-        async with self._database.single_reads() as connection:
-            return list((await connection.execute(query)).scalars())
 
     @asynccontextmanager
     async def turn(self, token: int, project: str) -> AsyncIterator[DrillTurn | None]:

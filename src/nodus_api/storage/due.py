@@ -165,16 +165,26 @@ def requested(limit: int) -> sa.Select[Any]:
 
     With a handle the supplier knows it and is asked again in its own time, reports or not.
     """
-    reports = sa.exists().where(t.runner_reports.c.machine == t.machines.c.no)
-    heard = sa.and_(reports, t.machines.c.handle.is_(None))
     return (
         _machines(t.machines.c.tries, t.machines.c.offer, t.leases.c.fence)
         .where(t.machines.c.state == "Requested")
-        .where(sa.or_(_due(t.machines.c.next_try), heard, _ANSWERED))
+        .where(sa.or_(_to_request(), _ANSWERED))
         .order_by(None)
         .order_by(_ANSWERED.desc(), t.machines.c.no)
         .limit(sa.func.cardinality(bigints("answered")) + limit)
     )
+
+
+@cache
+def requestable() -> sa.Select[Any]:
+    """Whether `requested` finds any without an answer."""
+    return _machines().where(t.machines.c.state == "Requested", _to_request())
+
+
+def _to_request() -> sa.ColumnElement[bool]:
+    reports = sa.exists().where(t.runner_reports.c.machine == t.machines.c.no)
+    heard = sa.and_(reports, t.machines.c.handle.is_(None))
+    return sa.or_(_due(t.machines.c.next_try), heard)
 
 
 @cache
@@ -230,22 +240,29 @@ def releasing(limit: int) -> sa.Select[Any]:
 
 
 @cache
-def next_moment() -> sa.Select[Any]:
-    """Return the earliest moment at which a row wants attention; NULL if none does.
+def releasable() -> sa.Select[Any]:
+    """Whether `releasing` finds any without an answer."""
+    return _machines().where(t.machines.c.state == "Releasing", _due(t.machines.c.next_try))
 
-    Uses `attempts_live` and `machines_open`. Moments that have passed do not
-    count: what a pass could not do then is not done sooner by asking at once.
+
+@cache
+def next_moment() -> sa.Select[Any]:
+    """Return how long it is until a row wants attention by its own time; NULL if none does.
+
+    Uses `attempts_live` and `machines_open`. Moments up to :since do not count: what the pass
+    that looked then could not do is not done sooner by asking at once.
     """
     work = t.attempt_work.c
+    since = sa.bindparam("since", type_=sa.DateTime(timezone=True))
     moments = sa.func.least(work.next_try, work.limit_at, work.drain_deadline)
     of_attempts = (
         sa.select(sa.func.min(moments).label("at"))
         .join(t.attempts, t.attempts.c.no == work.attempt)
         .where(t.attempts.c.deletion_proven.is_(None), t.attempts.c.finished.is_(None))
-        .where(moments > database_now)
+        .where(moments > since)
     )
     of_machines = sa.select(sa.func.min(t.machines.c.next_try).label("at")).where(
-        t.machines.c.state != "Gone", t.machines.c.next_try > database_now
+        t.machines.c.state != "Gone", t.machines.c.next_try > since
     )
     both = of_attempts.union_all(of_machines).subquery()
     return sa.select(sa.func.min(both.c.at) - database_now)

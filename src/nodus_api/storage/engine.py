@@ -57,8 +57,10 @@ _SESSION = """
 SELECT pg_has_role(session_user, to_regrole($1)::oid, CASE
     WHEN current_setting('server_version_num')::int >= 160000 THEN 'SET' ELSE 'MEMBER' END)
 """
+# what is read is small and indexed: compiling it, where a guess of its cost is high, only delays it
 _SETTINGS = """
 SET search_path = nodus;
+SET jit = off;
 SET default_transaction_isolation = 'read committed';
 SET tcp_keepalives_idle = 5;
 SET tcp_keepalives_interval = 5;
@@ -156,6 +158,7 @@ class Database:
         self._pinned_now = pinned_now
         self._warned = False
         self.where = mask_password(self._url)
+        self._written = 0
         self._member = False
         self._engine = create_async_engine(
             "postgresql+asyncpg://",
@@ -166,6 +169,11 @@ class Database:
             json_serializer=json_text,
         )
 
+    @property
+    def written(self) -> int:
+        """How many transactions that may have written have ended, one way or the other."""
+        return self._written
+
     @contextlib.asynccontextmanager
     async def transaction(
         self, read_only: bool = False, *, deadline: Deadline | None = None
@@ -175,8 +183,11 @@ class Database:
         The isolation the feed needs to write (`lock_feed`). Where `deadline` passes, the block
         ends as StorageUnavailable.
         """
-        async with self._session("READ COMMITTED", read_only, deadline) as connection:
-            yield connection
+        try:
+            async with self._session("READ COMMITTED", read_only, deadline) as connection:
+                yield connection
+        finally:
+            self._written += not read_only
 
     @contextlib.asynccontextmanager
     async def snapshot(self, *, deadline: Deadline | None = None) -> AsyncIterator[AsyncConnection]:
@@ -273,7 +284,7 @@ class Database:
 
     def _begin_pooled(self) -> sa.Select[Any]:
         """What a session of our own keeps, for one transaction alone."""
-        settings = {"search_path": "nodus"}
+        settings = {"search_path": "nodus", "jit": "off"}
         if self._member:
             settings["role"] = self._role.value
         if self._pinned_now is not None:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
@@ -12,7 +13,7 @@ from nodus_api.storage import due
 from nodus_api.storage import tables as t
 from nodus_api.storage.attempt_store import fence
 from nodus_api.storage.engine import Database
-from nodus_api.storage.statements import database_now
+from nodus_api.storage.statements import bigints, database_now
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,12 +75,8 @@ class MachineStore:
 
     async def offer_addresses(self, numbers: list[int]) -> dict[int, OfferAddress]:
         """Return the private addresses of offers. Primary key."""
-        offers = t.supplier_offers.c
-        query = sa.select(offers.no, offers.instance_type, offers.region, offers.zone).where(
-            offers.no.in_(numbers)
-        )
         async with self._database.single_reads() as connection:
-            found = (await connection.execute(query)).mappings().all()
+            found = (await connection.execute(_addresses(), {"nos": numbers})).mappings().all()
         return {row["no"]: OfferAddress(**row) for row in found}
 
     async def unused(self, keys: Sequence[str], left_behind: timedelta) -> dict[str, Unused]:
@@ -161,3 +158,11 @@ class MachineStore:
             )
             for row in rows
         ]
+
+
+@cache
+def _addresses() -> sa.Select[Any]:
+    offers = t.supplier_offers.c
+    return sa.select(offers.no, offers.instance_type, offers.region, offers.zone).where(
+        offers.no == sa.any_(bigints("nos"))
+    )

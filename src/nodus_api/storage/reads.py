@@ -16,7 +16,10 @@ LEASE_READ = ("fence", "role", "rate", "token_sha256", *LEASE_STATE)
 
 @cache
 def attempts_by_no() -> sa.Select[Any]:
-    """Return Attempts with their work, slot, workload and successor's name. Primary keys."""
+    """Return Attempts with their work, slot, workload and successor's name. Primary keys.
+
+    And which of their children there are, so that nothing is asked for that no Attempt has.
+    """
     later = t.attempts.alias("later")
     same_slot = sa.and_(
         later.c.workload == t.attempts.c.workload,
@@ -32,6 +35,8 @@ def attempts_by_no() -> sa.Select[Any]:
             t.projects.c.organization,
             later.c.name.label("successor"),
             _unheard().label("unheard"),
+            t.workloads.c.spec["limits"].has_key("maxCostUSD").label("limited"),
+            *(_has(table).label(f"has_{table.name}") for table in _CHILDREN),
         )
         .join(t.attempt_work, t.attempt_work.c.attempt == t.attempts.c.no)
         .join(
@@ -46,6 +51,20 @@ def attempts_by_no() -> sa.Select[Any]:
         .where(t.attempts.c.no == sa.any_(bigints("nos")))
         .order_by(t.attempts.c.no)
     )
+
+
+_CHILDREN = (
+    t.placements,
+    t.placement_rejections,
+    t.cost_segments,
+    t.interruptions,
+    t.checkpoints,
+    t.leases,
+)
+
+
+def _has(child: sa.Table) -> sa.Exists:
+    return sa.exists().where(child.c.attempt == t.attempts.c.no).correlate(t.attempts)
 
 
 def _unheard() -> sa.Exists:

@@ -67,7 +67,8 @@ class ReportStore:
         while the loop may still commit it (SC-142).
         """
         async with self._database.transaction() as connection:
-            row = (await connection.execute(_sender(token_sha256))).mappings().first()
+            token = {"token": token_sha256}
+            row = (await connection.execute(_sender(), token)).mappings().first()
             if row is None:
                 return None
             same = row["uid"] == report.attempt and row["epoch"] == report.epoch
@@ -78,7 +79,7 @@ class ReportStore:
                 sender = _from_lease(sa.select(), token_sha256)
                 verdict = await verdict_on(connection, sender, report.body)
             if current and not replayed and verdict in (None, Verdict.PENDING):
-                await connection.execute(_keep(token_sha256, report))
+                await connection.execute(_keep(), token | _row(report))
         return Standing(
             current=current or replayed,
             slot_epoch=row["current_epoch"],
@@ -136,7 +137,7 @@ def _current() -> sa.ColumnElement[bool]:
     )
 
 
-def _from_lease(query: sa.Select[Any], token_sha256: bytes) -> sa.Select[Any]:
+def _from_lease(query: sa.Select[Any], token_sha256: Any) -> sa.Select[Any]:
     """Join a lease with its Attempt and slot. Uses the unique `token_sha256`."""
     same_slot = sa.and_(
         t.slots.c.workload == t.attempts.c.workload, t.slots.c.slot == t.attempts.c.slot
@@ -149,7 +150,9 @@ def _from_lease(query: sa.Select[Any], token_sha256: bytes) -> sa.Select[Any]:
     )
 
 
-def _sender(token_sha256: bytes) -> sa.Select[Any]:
+@cache
+def _sender() -> sa.Select[Any]:
+    """Where the holder of :token stands."""
     leases = t.leases.c
     columns = (
         leases.won,
@@ -162,22 +165,42 @@ def _sender(token_sha256: bytes) -> sa.Select[Any]:
         (t.attempts.c.stage == "Running").label("begun"),
         _current().label("current"),
     )
-    return _from_lease(sa.select(*columns), token_sha256)
+    return _from_lease(sa.select(*columns), _token())
 
 
-def _keep(token_sha256: bytes, report: GivenReport) -> postgresql.Insert:
-    """Insert a report where the fence still holds; the same (machine, fence, n) only once."""
+def _row(report: GivenReport) -> dict[str, Any]:
+    return {
+        "given_n": report.n,
+        "given_kind": report.kind,
+        "given_age": report.age,
+        "given_body": dict(report.body),
+        "given_epoch": report.epoch,
+    }
+
+
+@cache
+def _keep() -> postgresql.Insert:
+    """Insert the report of `_row` by the holder of :token, where the fence still holds.
+
+    The same (machine, fence, n) only once.
+    """
+    n = sa.bindparam("given_n", type_=sa.BigInteger)
+    epoch = sa.bindparam("given_epoch", type_=sa.BigInteger)
     given = sa.select(
         t.leases.c.machine,
         t.leases.c.fence,
-        sa.literal(report.n, sa.BigInteger),
-        sa.literal(report.kind, sa.Text),
-        database_now - sa.literal(report.age, sa.Interval),
+        n,
+        sa.bindparam("given_kind", type_=sa.Text),
+        database_now - sa.bindparam("given_age", type_=sa.Interval),
         database_now,
-        sa.literal(dict(report.body), postgresql.JSONB),
+        sa.bindparam("given_body", type_=postgresql.JSONB),
     )
-    fenced = _from_lease(given, token_sha256).where(
-        _current(), t.attempts.c.epoch == report.epoch, t.leases.c.last_report < report.n
+    fenced = _from_lease(given, _token()).where(
+        _current(), t.attempts.c.epoch == epoch, t.leases.c.last_report < n
     )
     columns = ["machine", "fence", "n", "kind", "event_at", "received", "body"]
     return postgresql.insert(t.runner_reports).from_select(columns, fenced).on_conflict_do_nothing()
+
+
+def _token() -> sa.BindParameter[bytes]:
+    return sa.bindparam("token", type_=sa.LargeBinary)

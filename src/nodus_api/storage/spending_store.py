@@ -21,7 +21,6 @@ from nodus_api.storage import reads
 from nodus_api.storage import tables as t
 from nodus_api.storage.attempt_rows import drain_of
 from nodus_api.storage.engine import Database
-from nodus_api.storage.statements import database_now
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,29 +49,28 @@ class Spending:
     """In rising `no`: the newest last."""
 
 
-async def read_spending(database: Database) -> tuple[datetime, list[Spending]]:
-    """Return the database's time, and every workload with maxCostUSD that costs money (SC-622)."""
+async def read_spending(database: Database) -> list[Spending]:
+    """Return every workload with maxCostUSD that costs money (SC-622)."""
     async with database.snapshot() as connection:
-        now: datetime = (await connection.execute(sa.select(database_now))).scalar_one()
-        rows = (await connection.execute(_spenders())).mappings().all()
+        rows = (await connection.execute(spenders())).mappings().all()
         if not rows:
-            return now, []
+            return []
         given = {"nos": [row["no"] for row in rows]}
         found = await connection.execute(reads.charged_by_workload(), given)
         charged = {row.uid: row.charged for row in found}
-    spenders: dict[UUID, list[Spender]] = {}
+    several: dict[UUID, list[Spender]] = {}
     for row in rows:
-        spenders.setdefault(row["workload"], []).append(_spender(row))
+        several.setdefault(row["workload"], []).append(_spender(row))
     workloads = {row["workload"]: row for row in rows}
-    return now, [
+    return [
         Spending(
             workload=uid,
             kind=OwnerKind(workloads[uid]["kind"]),
             spec=workloads[uid]["spec"],
             charged_usd=charged[uid],
-            spenders=tuple(several),
+            spenders=tuple(its_own),
         )
-        for uid, several in spenders.items()
+        for uid, its_own in several.items()
     ]
 
 
@@ -87,7 +85,7 @@ def _spender(row: sa.RowMapping) -> Spender:
 
 
 @cache
-def _spenders() -> sa.Select[Any]:
+def spenders() -> sa.Select[Any]:
     """Live Attempts of limited workloads with the machine that is billed (SC-342).
 
     Of two machines the winner, else the first granted. Uses `attempts_live`, the key

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Any
 from uuid import UUID
 
@@ -14,7 +15,6 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from nodus_api.kernel.attempt import Cursor, RestorePoint
 from nodus_api.kernel.vocabulary import OwnerKind
 from nodus_api.storage import tables as t
-from nodus_api.storage import work_due
 from nodus_api.storage.attempt_store import fence
 from nodus_api.storage.bulk import as_json, upsert_rows
 from nodus_api.storage.engine import Database
@@ -111,18 +111,12 @@ class WorkloadStore:
 
     async def open_commands(self, limit: int) -> list[Command]:
         """Return commands that wait, in the order they were asked. Uses `commands_open`."""
-        query = (
-            sa.select(t.commands)
-            .where(t.commands.c.applied.is_(None))
-            .order_by(t.commands.c.no)
-            .limit(limit)
-        )
         async with self._database.single_reads() as connection:
-            found = (await connection.execute(query)).mappings().all()
+            found = (await connection.execute(_open_commands(limit))).mappings().all()
         return [_command(row) for row in found]
 
-    async def spending(self) -> tuple[datetime, list[Spending]]:
-        """Return the database's time, and what every workload with a limit costs (SC-622)."""
+    async def spending(self) -> list[Spending]:
+        """Return what every workload with a limit costs (SC-622)."""
         return await read_spending(self._database)
 
     @asynccontextmanager
@@ -147,49 +141,23 @@ class WorkloadStore:
         async with self._edit(token, t.workloads.c.uid == uid) as edit:
             yield edit
 
-    async def unfilled(self, limit: int) -> list[UUID]:
-        """Return Active workloads in which an Attempt may be started, the oldest first."""
-        return await self._uids(work_due.unfilled(limit))
-
-    async def decided(self, limit: int) -> list[UUID]:
-        """Return Active workloads whose slots are all decided: they have ended."""
-        return await self._uids(work_due.decided(limit))
-
-    async def crowded(self, limit: int) -> list[UUID]:
-        """Return Active workloads in which more Attempts live than their spec allows at once."""
-        return await self._uids(work_due.crowded(limit))
-
     async def read(self, uid: UUID) -> tuple[Workload, dict[str, OccupiedSlot]] | None:
         """Return a workload and its slots as they stand, without locks."""
-        query = (
-            sa.select(t.workloads, t.projects.c.organization)
-            .join(t.projects, t.projects.c.name == t.workloads.c.project)
-            .where(t.workloads.c.uid == uid)
-        )
         async with self._database.snapshot() as connection:
-            row = (await connection.execute(query)).mappings().first()
+            row = (await connection.execute(_workload(), {"of": uid})).mappings().first()
             slots = await occupied_slots(connection, uid)
         return None if row is None else (workload_of(row), slots)
 
     async def organization(self, project: str) -> str | None:
         """Return the organization of a project; None if there is no such project."""
-        query = sa.select(t.projects.c.organization).where(t.projects.c.name == project)
         async with self._database.single_reads() as connection:
-            found: str | None = (await connection.execute(query)).scalar()
+            answer = await connection.execute(_organization(), {"of": project})
+            found: str | None = answer.scalar()
         return found
-
-    async def _uids(self, query: sa.Select[Any]) -> list[UUID]:
-        async with self._database.single_reads() as connection:
-            return list((await connection.execute(query)).scalars())
 
     @asynccontextmanager
     async def _edit(self, token: int, which: sa.ColumnElement[bool]) -> AsyncIterator[WorkloadEdit]:
-        query = (
-            sa.select(t.workloads, t.projects.c.organization)
-            .join(t.projects, t.projects.c.name == t.workloads.c.project)
-            .where(which)
-            .with_for_update(of=t.workloads)
-        )
+        query = _workloads().where(which).with_for_update(of=t.workloads)
         async with self._database.transaction() as connection:
             now = await fence(connection, token)
             row = (await connection.execute(query)).mappings().first()
@@ -203,28 +171,78 @@ class WorkloadStore:
 
 async def occupied_slots(connection: AsyncConnection, workload: UUID) -> dict[str, OccupiedSlot]:
     """Return a workload's slots by name. Keys (workload, slot) and (workload, slot, epoch)."""
+    found = await connection.execute(_slots(), {"of": workload})
+    return {
+        row["slot"]: OccupiedSlot(slot=slot_of(row), latest=row["latest"], live=bool(row["live"]))
+        for row in found.mappings()
+    }
+
+
+async def restore_points(connection: AsyncConnection, workload: UUID) -> dict[str, RestorePoint]:
+    """Return each slot's highest committed checkpoint that is not deleted (SC-141)."""
+    return {
+        row.slot: RestorePoint(
+            seq=row.seq,
+            cursor=None
+            if row.cursor_total is None
+            else Cursor(completed=row.cursor_completed, total=row.cursor_total),
+        )
+        for row in await connection.execute(_restore_points(), {"of": workload})
+    }
+
+
+def _of() -> sa.BindParameter[UUID]:
+    return sa.bindparam("of", type_=sa.Uuid)
+
+
+@cache
+def _open_commands(limit: int) -> sa.Select[Any]:
+    return (
+        sa.select(t.commands)
+        .where(t.commands.c.applied.is_(None))
+        .order_by(t.commands.c.no)
+        .limit(limit)
+    )
+
+
+@cache
+def _organization() -> sa.Select[Any]:
+    name = sa.bindparam("of", type_=sa.Text)
+    return sa.select(t.projects.c.organization).where(t.projects.c.name == name)
+
+
+@cache
+def _workloads() -> sa.Select[Any]:
+    return sa.select(t.workloads, t.projects.c.organization).join(
+        t.projects, t.projects.c.name == t.workloads.c.project
+    )
+
+
+@cache
+def _workload() -> sa.Select[Any]:
+    return _workloads().where(t.workloads.c.uid == _of())
+
+
+@cache
+def _slots() -> sa.Select[Any]:
     latest = sa.and_(
         t.attempts.c.workload == t.slots.c.workload,
         t.attempts.c.slot == t.slots.c.slot,
         t.attempts.c.epoch == t.slots.c.current_epoch,
     )
-    query = (
+    return (
         sa.select(
             t.slots,
             t.attempts.c.no.label("latest"),
             sa.and_(t.attempts.c.no.is_not(None), t.attempts.c.finished.is_(None)).label("live"),
         )
         .outerjoin(t.attempts, latest)
-        .where(t.slots.c.workload == workload)
+        .where(t.slots.c.workload == _of())
     )
-    return {
-        row["slot"]: OccupiedSlot(slot=slot_of(row), latest=row["latest"], live=bool(row["live"]))
-        for row in (await connection.execute(query)).mappings()
-    }
 
 
-async def restore_points(connection: AsyncConnection, workload: UUID) -> dict[str, RestorePoint]:
-    """Return each slot's highest committed checkpoint that is not deleted (SC-141)."""
+@cache
+def _restore_points() -> sa.Select[Any]:
     kept = t.checkpoints.c
     later = t.checkpoints.alias("later")
     newer = sa.exists().where(
@@ -233,18 +251,9 @@ async def restore_points(connection: AsyncConnection, workload: UUID) -> dict[st
         later.c.seq > kept.seq,
         later.c.deleted.is_(None),
     )
-    query = sa.select(kept.slot, kept.seq, kept.cursor_completed, kept.cursor_total).where(
-        kept.workload == workload, kept.deleted.is_(None), ~newer
+    return sa.select(kept.slot, kept.seq, kept.cursor_completed, kept.cursor_total).where(
+        kept.workload == _of(), kept.deleted.is_(None), ~newer
     )
-    return {
-        row.slot: RestorePoint(
-            seq=row.seq,
-            cursor=None
-            if row.cursor_total is None
-            else Cursor(completed=row.cursor_completed, total=row.cursor_total),
-        )
-        for row in await connection.execute(query)
-    }
 
 
 def _command(row: Any) -> Command:
