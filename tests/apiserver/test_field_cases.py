@@ -294,6 +294,7 @@ async def test_a_stopped_watcher_hinders_nobody(certificates: Path) -> None:  # 
                 heads.append(Head(asked=clock.now(), answered=clock.now(), rev=rev))
                 for lines, events in zip(healthy, seen, strict=True):
                     events.append(event_of(f"{await lines.line()}\n".encode(), clock.now()))
+                await asyncio.sleep(0.03)  # some megabytes until then, not all that can be
         until_then = clock.now()
         async with wire.watch({"resourceVersion": str(start)}) as lines:
             resumed = [
