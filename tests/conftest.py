@@ -16,6 +16,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 import uvloop
+from hypothesis import settings
 
 from nodus_api.clock import ManualClock
 from nodus_api.storage import migrate
@@ -23,6 +24,10 @@ from nodus_api.storage.embedded import EmbeddedPostgres
 from nodus_api.storage.engine import Database, Role
 
 pytest_plugins = ("tests.dealing",)
+
+# Each run tries other examples; `--hypothesis-profile=default` tries more of them at once.
+settings.register_profile("each run", max_examples=40, deadline=None)
+settings.load_profile("each run")
 
 EXTERNAL = "NODUS_TEST_DATABASE_URL"
 MEMORY = Path("/dev/shm")  # noqa: S108 - mkdtemp makes the folder in it

@@ -354,6 +354,7 @@ async def test_a_watcher_that_reads_nothing_is_cut_off(one: Served) -> None:  # 
                         "example", "train-0-e1", "Running", **{"status.reason": "y" * 200_000}
                     )
                     seen.append(await anext(lines))  # the other one is not delayed
+                    await asyncio.sleep(0.02)  # some megabytes until then, not all that can be
     await until(lambda: len(replica.app.watches) == 0)
     async with one.http.stream("GET", target) as again:
         resumed = again.aiter_lines()

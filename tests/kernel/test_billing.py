@@ -276,6 +276,18 @@ def test_a_cap_inside_a_segment_splits_it_once() -> None:  # SC-522
     ]
 
 
+def test_what_a_cap_covers_joins_what_is_covered_anyway() -> None:  # SC-522, SC-523
+    lost = Cover(running_seconds=5)
+    made = charge(a_clock("3600", 10, 20, 30), cover=lost, cap_usd=Decimal("12.5"))
+
+    assert [(row.segment, row.covered, row.seconds) for row in made.segments] == [
+        (Segment.BOOT, False, 10),
+        (Segment.RUNNING, False, 2),
+        (Segment.RUNNING, True, 8),
+        (Segment.TEARDOWN, True, 10),
+    ]
+
+
 def test_a_cap_that_others_have_used_up_charges_nothing() -> None:  # SC-522
     made = charge(a_clock("3600", 10, 20, 30), cap_usd=Decimal("-1"))
 

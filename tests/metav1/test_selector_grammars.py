@@ -76,7 +76,7 @@ def label_terms(draw: st.DrawFn) -> tuple[Term, str]:
     return Term(operator, key, (value,)), text
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(label_terms(), max_size=4), st.lists(label_maps, min_size=1, max_size=6))
 def test_label_selectors_mean_what_their_grammar_says(
     terms: list[tuple[Term, str]], objects: list[dict[str, str]]
@@ -109,7 +109,7 @@ def field_terms(draw: st.DrawFn) -> tuple[tuple[str, str, bool], str]:
     return (field, value, operator == "!="), f"{field}{operator}{written}"
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100)
 @given(
     st.lists(field_terms(), max_size=4),
     st.lists(field_maps, min_size=1, max_size=6),
@@ -129,7 +129,7 @@ def test_field_selectors_mean_what_their_grammar_says(
         assert fields.parse(str(parsed)).matches(found) is expected
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100)
 @given(st.text(st.sampled_from("ab=\\,!"), max_size=10))
 def test_any_text_is_a_field_selector_or_not(text: str) -> None:
     """Judged character by character: which terms there are, and whether each can be read."""

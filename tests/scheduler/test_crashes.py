@@ -12,11 +12,17 @@ from tests.history import rows
 from tests.history.checking import assert_sound
 from tests.scheduler.fake_supplier import FakeSupplier
 from tests.scheduler.invariants import check, check_quiet
+from tests.scheduler.sweeping import is_asked
 from tests.scheduler.world import Runner, World
 
 from nodus_api.clock import ManualClock
 from nodus_api.storage import tables as t
 from nodus_api.storage.engine import Database, Deadline, Role
+
+WAYS = (True, False) if is_asked() else (None,)
+"""Whether death comes late: when a transaction begins, else when the one before was committed. In
+rows both leave the same, so that every run tries them in turn, and a sweep each everywhere.
+"""
 
 
 class Killed(BaseException):
@@ -43,6 +49,11 @@ class MortalDatabase(Database):
         if not read_only and self.lives is not None and self.lives < 0:
             self._die()
 
+    def dies_after(self, transactions: int, *, late: bool) -> None:
+        """Let the user die once so many were committed: late, when the next one begins."""
+        self.committed = not late and transactions > 0
+        self.lives = transactions - self.committed
+
     def _die(self) -> None:
         self.lives = None
         self.died += 1
@@ -62,15 +73,17 @@ async def deaths_until_told(
     goes_on: Callable[[], Awaitable[bool]],
     *,
     longest: int,
+    late: bool | None,
 ) -> int:
     """Tell a life to its end, its scheduler dying on the way; return how many times it died.
 
     Each scheduler has fewer than `longest` writing transactions; taking over and one beat are
-    three of them. What must hold is checked after each turn. The last one lives.
+    three of them. What must hold is checked after each turn. The last one lives. `late` as in WAYS.
     """
     deaths = 0
     for turn in range(400):
-        mortal.lives = turn * 5 % longest
+        in_turn = turn % 2 == 0  # `longest` is odd: each number comes both ways
+        mortal.dies_after(turn * 5 % longest, late=in_turn if late is None else late)
         try:
             await world.lead()
             await world.settle()
@@ -89,9 +102,9 @@ async def deaths_until_told(
     return deaths
 
 
-@pytest.mark.parametrize("committed", [False, True])
+@pytest.mark.parametrize("late", WAYS)
 async def test_dying_at_any_transaction_changes_nothing(  # P-08, scenario 8
-    mortal: MortalDatabase, clean_database: str, clock: ManualClock, committed: bool
+    mortal: MortalDatabase, clean_database: str, clock: ManualClock, late: bool | None
 ) -> None:
     """A program that crashes once and is retried; the scheduler dies at each transaction in turn.
 
@@ -101,9 +114,8 @@ async def test_dying_at_any_transaction_changes_nothing(  # P-08, scenario 8
     world = World(mortal, clock, FakeSupplier(clock))
     await world.submit(completions=2, restart={"maxRetries": 1})
     script = Script(world)
-    mortal.committed = committed
 
-    assert await deaths_until_told(world, mortal, script.goes_on, longest=11) >= 10
+    assert await deaths_until_told(world, mortal, script.goes_on, longest=11, late=late) >= 10
     assert await script.outcomes() == {
         "0/1": ("Failed", "CustomerExit", 3),
         "0/2": ("Succeeded", None, 0),

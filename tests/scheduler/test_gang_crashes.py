@@ -10,7 +10,7 @@ from tests.history.checking import assert_sound
 from tests.scheduler.fake_supplier import FakeSupplier
 from tests.scheduler.gangs import SHA, stages, submit_gang
 from tests.scheduler.invariants import check_quiet
-from tests.scheduler.test_crashes import MortalDatabase, deaths_until_told
+from tests.scheduler.test_crashes import WAYS, MortalDatabase, deaths_until_told
 from tests.scheduler.world import Runner, World
 
 from nodus_api.clock import ManualClock
@@ -35,17 +35,16 @@ async def mortal(clean_database: str, clock: ManualClock) -> AsyncIterator[Morta
     await database.close()
 
 
-@pytest.mark.parametrize("committed", [False, True])
+@pytest.mark.parametrize("late", WAYS)
 async def test_dying_at_any_transaction_never_splits_a_gang(
-    mortal: MortalDatabase, clean_database: str, clock: ManualClock, committed: bool
+    mortal: MortalDatabase, clean_database: str, clock: ManualClock, late: bool | None
 ) -> None:  # P-08, P-23, P-24
     world = World(mortal, clock, FakeSupplier(clock))
     world.fake.refused[2] = NoCapacity("gone")
     await submit_gang(world, SIZE, restart={"maxRetries": 1})
     script = Script(world)
-    mortal.committed = committed
 
-    assert await deaths_until_told(world, mortal, script.goes_on, longest=13) >= 10
+    assert await deaths_until_told(world, mortal, script.goes_on, longest=13, late=late) >= 10
     assert await stages(world, NO_MACHINE) == ["Stopped Released"] * SIZE
     assert await stages(world, CRASHES) == [
         "Stopped Released", "Failed CustomerExit", "Stopped Released",

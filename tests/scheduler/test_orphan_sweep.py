@@ -27,7 +27,7 @@ NO_ROW, ROW_GONE, LEFT = "no row", "its row is Gone", "its Attempt ended long ag
 LONG_AFTER = 601.0
 """Past the 10 minutes after which an Attempt's unreleased machine is nobody's."""
 SWEEPS = 3
-RUNS = 12
+RUNS = 6
 BETWEEN_SWEEPS = 301.0
 
 

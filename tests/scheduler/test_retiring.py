@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 from tests.scheduler.fake_supplier import FakeSupplier, an_offer
 from tests.scheduler.invariants import check_quiet
-from tests.scheduler.test_crashes import Killed, MortalDatabase, mortal
+from tests.scheduler.test_crashes import WAYS, Killed, MortalDatabase, mortal
 from tests.scheduler.world import World
 
 from nodus_api.attempts import splice
@@ -344,9 +344,9 @@ async def test_the_partitions_of_two_months_are_made_in_time(world: World) -> No
 
 
 @pytest.mark.slow  # many whole lives
-@pytest.mark.parametrize("committed", [False, True])
+@pytest.mark.parametrize("late", WAYS)
 async def test_dying_in_a_retirement_leaves_nothing_behind(  # P-08
-    mortal: MortalDatabase, clock: ManualClock, committed: bool
+    mortal: MortalDatabase, clock: ManualClock, late: bool | None
 ) -> None:
     world = World(mortal, clock, FakeSupplier(clock))
     deaths = 0
@@ -359,9 +359,8 @@ async def test_dying_in_a_retirement_leaves_nothing_behind(  # P-08
         await runner.report("registered", checks={})
         await world.settle(1)
         await world.ask("delete", name)
-        mortal.committed = committed
         for _ in range(2):
-            mortal.lives = lives
+            mortal.dies_after(lives, late=lives % 2 == 0 if late is None else late)
             try:
                 await world.lead()
                 await world.settle()

@@ -67,11 +67,13 @@ class Books:
         for finding in self._findings(before):
             raise AssertionError(finding)
         await check(self._world())
-        await self._read_log()
+        last = self.log[-1].rev if self.log else 0
+        self.log += [Row(**dict(row)) for row in await self.eyes.fetch(_NEW_ROWS, last)]
 
     async def check_quiet(self) -> None:
         """Check what holds besides once everything is over."""
         await self.check()
+        self._log_holds()
         await check_quiet(self._world())
         kept = await rows.read(self.walk.database)
         history = rows.history_of(kept, self.walk.supplier.machines)
@@ -113,9 +115,8 @@ class Books:
     def _world(self) -> World:
         return World(self.walk.database, self.walk.clock, self.walk.supplier)
 
-    async def _read_log(self) -> None:
-        last = self.log[-1].rev if self.log else 0
-        self.log += [Row(**dict(row)) for row in await self.eyes.fetch(_NEW_ROWS, last)]
+    def _log_holds(self) -> None:
+        """Check the whole log, with the rows that were trimmed; once, as no row of it changes."""
         history = History(log=tuple(self.log))
         truth = Truth(history.log)
         for checker in (consecutive, lives.alone, lives.steps, lives.slots, ledgers.logged):

@@ -26,7 +26,7 @@ from nodus_api.clock import ManualClock
 pytestmark = pytest.mark.slow  # many whole lives
 MANY = os.environ.get("NODUS_WALKS")
 WALKS = settings(
-    max_examples=int(MANY or 10),
+    max_examples=int(MANY or 6),
     stateful_step_count=30,
     derandomize=MANY is None,
     database=None,
