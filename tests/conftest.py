@@ -20,7 +20,7 @@ from nodus_api.storage import migrate
 from nodus_api.storage.embedded import EmbeddedPostgres
 from nodus_api.storage.engine import Database, Role
 
-pytest_plugins = ("tests.dealing",)
+pytest_plugins = ("tests.dealing", "tests.dispositions")
 
 EXTERNAL = "NODUS_TEST_DATABASE_URL"
 MEMORY = Path("/dev/shm")  # noqa: S108 - mkdtemp makes the folder in it

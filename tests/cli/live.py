@@ -9,7 +9,7 @@ import ssl
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,6 +39,19 @@ def environment() -> dict[str, str]:
         "PYTHONPATH": os.pathsep.join(one for one in sys.path if one),
         "NODUS_CONSISTENCY_INTERVAL": "2s",
     }
+
+
+@contextmanager
+def begun(command: Sequence[str], **how: Any) -> Iterator["subprocess.Popen[Any]"]:
+    """Run a command as a child of this environment, which is killed if the block leaves it alive.
+
+    `Popen` itself would wait for it, without a limit.
+    """
+    with subprocess.Popen(command, **{"env": environment(), **how}) as child:  # noqa: S603 -- ours
+        try:
+            yield child
+        finally:
+            child.kill()
 
 
 def eventually(condition: Callable[[], T], seconds: float = 30.0) -> T:
