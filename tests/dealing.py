@@ -8,7 +8,18 @@ from xdist.remote import Producer
 from xdist.scheduler.loadscope import LoadScopeScheduling
 
 DEALT_ONE_BY_ONE = ("tests/scheduler/", "tests/goldens_live/")
-DEALT_TOGETHER = ("tests/clients/", "tests/differential/")  # the servers of each serve all of it
+ONE_UP = "tests of one `nodus up`"
+DEALT_TOGETHER = {  # the servers of each group serve all of it
+    "tests/clients/": "tests/clients/",
+    "tests/conformance/": "tests/conformance/",
+    "tests/differential/": "tests/differential/",
+    "tests/cli/test_drill.py": ONE_UP,
+    "tests/cli/test_gangs.py": ONE_UP,
+    "tests/cli/test_owners.py": ONE_UP,
+    "tests/cli/test_up.py": ONE_UP,
+    "tests/cli/test_views.py": ONE_UP,
+    "tests/cli/test_without_container.py": ONE_UP,
+}
 MOST_WORKERS = 4
 
 
@@ -24,11 +35,16 @@ class Dealer(LoadScopeScheduling):  # type: ignore[misc] # xdist has no types
         config.option.loadscopereorder = False
 
     def _split_scope(self, nodeid: str) -> str:
-        together = next((one for one in DEALT_TOGETHER if nodeid.startswith(one)), None)
-        if together is not None:
-            return together
-        alone = nodeid.startswith(DEALT_ONE_BY_ONE)
-        return nodeid if alone else nodeid.partition("::")[0]
+        return group_of(nodeid)
+
+
+def group_of(nodeid: str) -> str:
+    """Return the name of the tests that one worker runs in one go, of which this is one."""
+    for beginning, group in DEALT_TOGETHER.items():
+        if nodeid.startswith(beginning):
+            return group
+    alone = nodeid.startswith(DEALT_ONE_BY_ONE)
+    return nodeid if alone else nodeid.partition("::")[0]
 
 
 def pytest_xdist_auto_num_workers() -> int:

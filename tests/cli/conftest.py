@@ -1,11 +1,13 @@
 """Commands run in this process, and `nodus up` run for real."""
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from click.testing import Result
 from tests.cli.live import Up, invoke
+from tests.shared import Shared
 
 from nodus_api.settings import Settings, variables
 
@@ -20,8 +22,27 @@ def nodus(monkeypatch: pytest.MonkeyPatch) -> Nodus:
     return invoke
 
 
-@pytest.fixture(scope="session")
-def up(open_folder: Path) -> Iterator[Up]:
-    """One `nodus up` for all tests that only read it, or work in a project of their own."""
-    with Up(open_folder / "up") as running, running.recorded():
+@contextmanager
+def _running(folder: Path) -> Iterator[Up]:
+    with Up(folder / "up") as running, running.recorded():
         yield running
+
+
+_SHARED = Shared(_running)
+
+
+@pytest.fixture
+def up(open_folder: Path) -> Up:
+    """One `nodus up` for all tests that only read it, or work in a project of their own."""
+    return _SHARED.get(open_folder)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    yield from _SHARED.ended_after(item, nextitem)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish() -> None:
+    """A session that is cut short ends it too."""
+    _SHARED.end()

@@ -9,7 +9,7 @@ import ssl
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +27,8 @@ T = TypeVar("T")
 NODUS = (sys.executable, "-m", "nodus_api.cli.main")
 ATTEMPTS = "/apis/nodus.dev/v1/namespaces/default/attempts"
 
+_SHORTEST, _LONGEST = 0.02, 0.25  # seconds between two looks
+
 
 def environment() -> dict[str, str]:
     """Return this process's environment without settings, with the modules at hand.
@@ -41,14 +43,31 @@ def environment() -> dict[str, str]:
     }
 
 
+@contextmanager
+def begun(command: Sequence[str], **how: Any) -> Iterator["subprocess.Popen[Any]"]:
+    """Run a command as a child of this environment, which is killed if the block leaves it alive.
+
+    `Popen` itself would wait for it, without a limit.
+    """
+    with subprocess.Popen(command, **{"env": environment(), **how}) as child:  # noqa: S603 -- ours
+        try:
+            yield child
+        finally:
+            child.kill()
+
+
 def eventually(condition: Callable[[], T], seconds: float = 30.0) -> T:
-    """Return the first true answer of `condition`; fail after so many seconds."""
+    """Return the first true answer of `condition`; fail after so many seconds.
+
+    What lasts long is looked at less and less often: a look may be a command, or a TLS connection.
+    """
     clock = SystemClock()
     deadline = clock.monotonic() + seconds
-    between_looks = threading.Event()
+    between_looks, pause = threading.Event(), _SHORTEST
     while not (answer := condition()):
         assert clock.monotonic() < deadline, f"not within {seconds} s"
-        between_looks.wait(0.05)
+        between_looks.wait(pause)
+        pause = min(pause * 1.25, _LONGEST)
     return answer
 
 

@@ -9,13 +9,12 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.live import NODUS, environment, eventually
+from tests.cli.live import NODUS, begun, environment, eventually
 
 from nodus_api.cli import processes
 from nodus_api.cli.demo import decay, fit, pair
@@ -223,21 +222,15 @@ def test_the_demo_runs_from_nothing_to_the_bill(open_folder: Path) -> None:
     assert list((root / "run").glob("*.pid")) == []
 
 
-@contextmanager
-def demo(root: Path) -> Iterator["subprocess.Popen[str]"]:
+def demo(root: Path) -> "AbstractContextManager[subprocess.Popen[str]]":
     """Run the demo as a child, in a session of its own."""
-    child = subprocess.Popen(  # noqa: S603 -- ours
+    return begun(
         [*NODUS, "demo", "--data-dir", str(root)],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        env=environment(),
         start_new_session=True,
     )
-    try:
-        yield child
-    finally:
-        child.kill()
 
 
 @pytest.mark.slow  # the whole product, until its programs run

@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from tests.cli.live import environment
+from tests.cli.live import begun
 
 WAITS = """
 import asyncio, signal, threading
@@ -32,13 +32,8 @@ IGNORES_SIGINT = "signal.signal(signal.SIGINT, signal.SIG_IGN)"  # as a shell do
 
 def told(body: str, number: signal.Signals, before: str = "") -> tuple[int, str]:
     """Run a program until it waits, send it a signal, and return its end and what it said."""
-    with subprocess.Popen(  # noqa: S603 -- ours
-        [sys.executable, "-c", WAITS.format(body=BODIES[body], before=before)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        env=environment(),
-    ) as child:
+    program = [sys.executable, "-c", WAITS.format(body=BODIES[body], before=before)]
+    with begun(program, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == "waits\n"
         child.send_signal(number)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.conftest import Nodus
-from tests.cli.live import NODUS, environment
+from tests.cli.live import NODUS, begun, environment
 from tests.cli.test_bad_input import refusal
 
 
@@ -154,12 +154,8 @@ def test_any_terminal_will_do(around: dict[str, str], tmp_path: Path) -> None:
 def test_ctrl_c_is_130_while_a_command_waits(command: tuple[str, ...], tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:  # a database that says nothing
         url = f"postgresql://ann@127.0.0.1:{silent.getsockname()[1]}/nodus"
-        with subprocess.Popen(  # noqa: S603 -- ours
-            [*NODUS, *command, "--database-url", url, "--data-dir", str(tmp_path)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=environment(),
-        ) as child:
+        whole = [*NODUS, *command, "--database-url", url, "--data-dir", str(tmp_path)]
+        with begun(whole, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
             silent.settimeout(60)
             met, _ = silent.accept()
             with met:

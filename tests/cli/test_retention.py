@@ -2,7 +2,6 @@
 
 import asyncio
 import signal
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from tests.cli.conftest import Nodus
-from tests.cli.live import NODUS, environment, job
+from tests.cli.live import NODUS, begun, job
 from tests.cli.test_bad_input import refusal
 
 from nodus_api.clock import SystemClock
@@ -24,10 +23,10 @@ def scheduling(url: str, root: Path, *arguments: str) -> Iterator[None]:
     """Run `nodus schedule` as a child, and end it as SIGTERM does."""
     command = [*NODUS, "schedule", "--database-url", url, "--data-dir", str(root)]
     ports = ["--runner-port", "0", "--health-port", "0"]
-    with root.with_suffix(".log").open("ab") as log:
-        child = subprocess.Popen(  # noqa: S603 -- ours
-            [*command, *ports, *arguments], stdout=log, stderr=log, env=environment()
-        )
+    with (
+        root.with_suffix(".log").open("ab") as log,
+        begun([*command, *ports, *arguments], stdout=log, stderr=log) as child,
+    ):
         try:
             yield
         finally:

@@ -11,12 +11,12 @@ from typing import IO
 import pytest
 from tests import programs
 from tests.cli.live import Up, eventually, job
+from tests.shared import Shared
 
 
-@pytest.fixture(scope="session")
-def live(open_folder: Path) -> Iterator[Up]:
-    """`nodus up` with Jobs that succeeded, failed once, run, and fit nowhere."""
-    with Up(open_folder / "conformance") as running, running.recorded():
+@contextmanager
+def _live(folder: Path) -> Iterator[Up]:
+    with Up(folder / "conformance") as running, running.recorded():
         running.nodus("submit", "-f", "-", "--wait", stdin=job("fine", "sleep 1", completions=2))
         retried = job("retried", 'test "$NODUS_EPOCH" = 2', restart={"maxRetries": 1})
         running.nodus("submit", "-f", "-", "--wait", stdin=retried)
@@ -36,6 +36,26 @@ def live(open_folder: Path) -> Iterator[Up]:
         eventually(
             lambda: "deletionProvenTime" in running.attempts("running")[0]["status"]["timings"]
         )
+
+
+_SHARED = Shared(_live)
+
+
+@pytest.fixture
+def live(open_folder: Path) -> Up:
+    """`nodus up` with Jobs that succeeded, failed once, run, and fit nowhere."""
+    return _SHARED.get(open_folder)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    yield from _SHARED.ended_after(item, nextitem)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish() -> None:
+    """A session that is cut short ends it too."""
+    _SHARED.end()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +104,7 @@ class Kubectl:
         return {**os.environ, "KUBECACHEDIR": str(cache)}
 
 
-@pytest.fixture(scope="session", params=list(programs.KUBECTL))
+@pytest.fixture(params=list(programs.KUBECTL))
 def kubectl(live: Up, request: pytest.FixtureRequest) -> Kubectl:
     """Run each kubectl against the live server; skipped where it could not be had."""
     found = programs.kubectl(request.param)

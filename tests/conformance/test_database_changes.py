@@ -105,7 +105,7 @@ async def watch(site: Site, target: str, told: Told) -> None:
 
 @asynccontextmanager
 async def asked_all_the_time(
-    ask: Callable[[], Awaitable[None]], seconds: float = 0.0
+    ask: Callable[[], Awaitable[None]], seconds: float = 0.1
 ) -> AsyncIterator[None]:
     """Ask on and on, with a pause of so many seconds."""
 

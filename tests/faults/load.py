@@ -19,7 +19,7 @@ from nodus_api.storage.errors import StorageError
 LOAD = "load"
 """What its sessions are called."""
 
-_PACE = 0.05
+_PACE = 0.1
 _AGAIN = 0.05
 _SEED = 7
 

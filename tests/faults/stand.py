@@ -44,7 +44,7 @@ _ASKED = (
     ("/livez", "/readyz", "/readyz?verbose", "/readyz/database", "/metrics"),
 )
 """What is asked for, in turn by one thread each."""
-_PAUSE = 0.15
+_PAUSE = 0.3
 _PATIENCE = 8.0
 
 _LEAKS = (

@@ -46,14 +46,20 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
+def cache(api_database: Database) -> AttemptCache:
+    """What the API serves from."""
+    system = SystemClock()
+    return AttemptCache(Feed(api_database, clock=system), clock=system, chance=lambda: 0.5)
+
+
+@pytest.fixture
 async def http(
-    scheduler_database: Database, api_database: Database, certificates: Path
+    scheduler_database: Database, api_database: Database, cache: AttemptCache, certificates: Path
 ) -> AsyncIterator[httpx.AsyncClient]:
     """A client of the API, as a member of the project `default`."""
     admin, system = AccessAdmin(scheduler_database), SystemClock()
     await admin.create_token(TOKEN.id, TOKEN.secret_sha256, "golda")
     await admin.add_member("default", "user", "golda", "viewer")
-    cache = AttemptCache(Feed(api_database, clock=system), clock=system, chance=lambda: 0.5)
     app = create_app(
         cache=cache,
         access=AccessStore(api_database, system),
@@ -94,8 +100,9 @@ async def live(
     scheduler_database: Database,
     clock: StandingClock,
     http: httpx.AsyncClient,
+    cache: AttemptCache,
 ) -> AsyncIterator[LiveWorld]:
     """The world; an indirect parameter changes how its host is made."""
     how = getattr(request, "param", {})
-    async with a_live_world(scheduler_database, clock, http, **how) as made:
+    async with a_live_world(scheduler_database, clock, http, cache, **how) as made:
         yield made

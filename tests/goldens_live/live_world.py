@@ -47,17 +47,19 @@ from nodus_api.suppliers.supplier import (
     MachineIntent,
     MachineView,
     Notice,
+    SupplierOffer,
 )
 from nodus_api.tasks import spawn
+from nodus_api.watchcache import AttemptCache
 
 ATTEMPTS = "/apis/nodus.dev/v1/namespaces/default/attempts"
 QUICK = Pace(
-    full_pass=timedelta(seconds=0.2),
-    offers=timedelta(seconds=0.1),
+    full_pass=timedelta(seconds=0.5),
+    offers=timedelta(seconds=0.5),
     sweep=timedelta(hours=1),
     supplier_timeout=timedelta(minutes=5),  # a machine that is held is no failed call
 )
-BEAT = timedelta(seconds=0.2)
+BEAT = timedelta(seconds=0.4)
 PATIENCE = 60.0
 BUSY = (429, 503, 504)
 """What the API answers while this machine has no time for it: ask again."""
@@ -89,8 +91,15 @@ class Host(LocalSupplier):
         self.root = root
         self.creating, self.deleting = asyncio.Event(), asyncio.Event()
         self.creating.set()
+        self.offered = 0
+        """How often it has said what it offers."""
         self._standing = standing
         self._deadlines: dict[str, datetime] = {}
+
+    async def offers(self) -> Sequence[SupplierOffer]:
+        offers = await super().offers()
+        self.offered += 1
+        return offers
 
     async def create(self, intent: MachineIntent) -> MachineView:
         await self.creating.wait()
@@ -143,6 +152,7 @@ class LiveWorld:
     installation: UUID
     folder: Path
     http: httpx.AsyncClient
+    cache: AttemptCache
     world: World
     scheduler: Scheduler
     _door: AsyncExitStack = field(default_factory=AsyncExitStack)
@@ -170,10 +180,23 @@ class LiveWorld:
         found = {f"{one['spec']['slot']}/{one['spec']['epoch']}": one for one in items}
         return found.get(which, {})
 
-    async def until(self, what: Callable[[], Awaitable[object]]) -> None:
+    async def until(self, what: Callable[[], Awaitable[object]], pause: float = 0.02) -> None:
         async with asyncio.timeout(PATIENCE):
             while not await what():
-                await SystemClock().sleep(0.02)
+                await SystemClock().sleep(pause)
+
+    async def until_served(self, what: Callable[[], Awaitable[object]]) -> None:
+        """Wait until what is served is so; it is asked for again once the server knows more."""
+        looked_at = -1
+
+        async def changed_and_so() -> bool:
+            nonlocal looked_at
+            if self.cache.position == looked_at:
+                return False
+            looked_at = self.cache.position
+            return bool(await what())
+
+        await self.until(changed_and_so)
 
     async def until_stage(self, stage: str, which: str = "0/1") -> None:
         async def reached() -> bool:
@@ -181,7 +204,7 @@ class LiveWorld:
             return bool(status.get("progress", {}).get("stage") == stage)
 
         try:
-            await self.until(reached)
+            await self.until_served(reached)
         except TimeoutError:
             raise AssertionError(f"{which} is not {stage}: {await self.attempt(which)}") from None
 
@@ -193,14 +216,14 @@ class LiveWorld:
             waiting = metadata.get("annotations", {}).get("nodus.dev/waiting-for")
             return bool(waiting == "Capacity")
 
-        await self.until(waits)
+        await self.until_served(waits)
 
     async def until_proven(self, which: str = "0/1") -> None:
         async def proven() -> bool:
             status = (await self.attempt(which)).get("status", {})
             return "deletionProvenTime" in status.get("timings", {})
 
-        await self.until(proven)
+        await self.until_served(proven)
 
     # what happens ---------------------------------------------------------------------------
 
@@ -260,16 +283,28 @@ class LiveWorld:
             late = timedelta(seconds=5)
             return all(beat and self.clock.now() - beat < late for beat in beats)
 
-        await self.until(all_heard)
+        await self.until(all_heard, 0.1)
 
     async def looked(self) -> None:
-        """Wait until the loop has made a whole pass since now, and its calls were answered."""
-        before = self._passes()
+        """Wait until the loop has made two whole passes since now."""
+        for _ in range(3):  # the first may have begun before
+            before = self._passes()
+            await self.scheduler.wake()
 
-        async def made() -> bool:
-            return self._passes() >= before + 3
+            async def made(before: float = before) -> bool:
+                return self._passes() > before
 
-        await self.until(made)
+            await self.until(made)
+
+    async def offered(self) -> None:
+        """Wait until the loop knows what is offered now."""
+        before = self.host.offered
+
+        async def answered() -> bool:
+            return self.host.offered > before
+
+        await self.until(answered)
+        await self.looked()
 
     def _passes(self) -> float:
         (metric,) = self.scheduler.metrics.passes.collect()
@@ -371,7 +406,11 @@ def _order(spec: Mapping[str, Any]) -> tuple[str, int]:
 
 @asynccontextmanager
 async def a_live_world(
-    database: Database, clock: StandingClock, http: httpx.AsyncClient, **how: Any
+    database: Database,
+    clock: StandingClock,
+    http: httpx.AsyncClient,
+    cache: AttemptCache,
+    **how: Any,
 ) -> AsyncIterator[LiveWorld]:
     """Make the world and run its loop; end it with the checks of H-01 to H-23."""
     folder = Path(tempfile.mkdtemp(prefix="nodus-"))
@@ -387,7 +426,7 @@ async def a_live_world(
     )
     scheduler = Scheduler(database, host, SystemClock(), pace=QUICK)
     world = World(database, clock, host)
-    live = LiveWorld(database, clock, host, installation, folder, http, world, scheduler)
+    live = LiveWorld(database, clock, host, installation, folder, http, cache, world, scheduler)
     stop = asyncio.Event()
     loop = spawn("scheduler", scheduler.run(stop))
     try:
@@ -423,7 +462,7 @@ async def taken_slots(live: LiveWorld, *keys: str) -> AsyncIterator[None]:
     for key in keys:
         await neighbour.create(replace(an_intent(key, "sleep", "600"), installation=other))
     try:
-        await live.looked()
+        await live.offered()
         yield
     finally:
         for key in keys:

@@ -67,7 +67,7 @@ async def test_drill_tells_a_program_that_saves_and_leaves(live: LiveWorld) -> N
         status = (await live.attempt())["status"]
         return bool(status["checkpoints"]["count"] == 1)
 
-    await live.until(saved)
+    await live.until_served(saved)
     assert (await live.attempt())["status"]["phase"] == "Running"  # SC-013
     await live.pass_time(3)
     live.go("leave")
@@ -229,7 +229,7 @@ async def test_gang_waits_for_room(live: LiveWorld) -> None:  # SC-009a, SC-009b
             told = [one.get("annotations", {}).get("nodus.dev/waiting-for") for one in found]
             return told == ["Gang", "Gang"]
 
-        await live.until(wait)
+        await live.until_served(wait)
         await compare(live, "gang-waiting", ended=False)
         await live.pass_time(30)
         await live.looked()
@@ -259,7 +259,7 @@ async def test_gang_never_starts(live: LiveWorld) -> None:  # SC-133, SC-134, SC
     async def registered() -> bool:
         return "registeredTime" in (await live.attempt())["status"]["timings"]
 
-    await live.until(registered)
+    await live.until_served(registered)
     await live.close_door()
     await live.pass_time(580)
     await live.finish("1/1", "Lost", following=("0/2", "Pending"), also=["0/1"])
