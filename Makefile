@@ -32,7 +32,7 @@ up: $(READY)
 # their own tests; the rest is dealt to workers as tests/conftest.py says, unwatched, since watching would cost it half its time.
 test: $(READY)
 	@$(BIN)/python -m tests.programs
-	$(BIN)/python -m pytest -n auto --cov --cov-report=term-missing:skip-covered tests/kernel tests/metav1
+	$(BIN)/python -m pytest -n 2 --cov --cov-report=term-missing:skip-covered tests/kernel tests/metav1
 	$(BIN)/python -m pytest -n auto --ignore=tests/kernel --ignore=tests/metav1 $(PYTEST_ARGS)
 
 lint: $(READY)
