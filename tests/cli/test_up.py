@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,20 @@ pytestmark = pytest.mark.slow  # real processes start and end
 
 
 @pytest.fixture(scope="module")
-def own(open_folder: Path) -> Iterator[Up]:
-    """A `nodus up` whose parts tests kill; each test leaves it running and well."""
+def recording() -> Iterator[ExitStack]:
+    """What records `own`; closing it checks what was seen, and needs the server."""
+    with ExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture(scope="module")
+def own(open_folder: Path, recording: ExitStack) -> Iterator[Up]:
+    """A `nodus up` whose parts tests kill; each test leaves it running and well, but the last."""
     running = Up(open_folder / "own")
     running.start()
-    with running.recorded():
-        yield running
+    recording.enter_context(running.recorded())
+    yield running
+    recording.close()
     assert running.stop() == 0
 
 
@@ -200,25 +209,6 @@ def test_a_second_up_on_the_same_directory_is_refused(up: Up) -> None:
     assert state() == before
 
 
-def test_it_stops_everything_and_leaves_no_trace_of_running(open_folder: Path) -> None:
-    with Up(open_folder / "stops") as running:
-        living = processes.recorded(running.run_dir)
-        assert running.stop() == 0
-
-    assert sorted(living) == ["postgres", "schedule", "serve"]
-    said = [json.loads(line) for line in running.said().splitlines() if line.startswith("{")]
-    stopped = [one for one in said if one["message"] == "A part was stopped"]
-    assert [(one["part"], one["exit_code"]) for one in stopped] == [
-        ("serve", 0),  # AS-095
-        ("schedule", 0),
-        ("postgres", 0),
-    ]
-
-    assert [processes.identify(one.pid) for one in living.values()] == [None, None, None]
-    assert list(running.run_dir.glob("*.pid")) == []
-    assert not (running.root / "database-url").exists()
-
-
 async def test_an_external_database_is_used_and_left_running(
     postgres: EmbeddedPostgres, open_folder: Path
 ) -> None:
@@ -368,3 +358,24 @@ def test_kill_9_of_serve_under_a_watch_loses_no_event(own: Up) -> None:
     ]
     assert [stage for _, _, stage in seen][-1] == "Succeeded"
     assert len({version for _, version, _ in seen}) == len(seen)
+
+
+def test_it_stops_everything_and_leaves_no_trace_of_running(own: Up, recording: ExitStack) -> None:
+    """The last test of `own`, which has been through much by then."""
+    recording.close()
+    living = processes.recorded(own.run_dir)
+    before = len(own.said())
+    assert own.stop() == 0
+
+    assert sorted(living) == ["postgres", "schedule", "serve"]
+    said = [json.loads(line) for line in own.said()[before:].splitlines() if line.startswith("{")]
+    stopped = [one for one in said if one["message"] == "A part was stopped"]
+    assert [(one["part"], one["exit_code"]) for one in stopped] == [
+        ("serve", 0),  # AS-095
+        ("schedule", 0),
+        ("postgres", 0),
+    ]
+
+    assert [processes.identify(one.pid) for one in living.values()] == [None, None, None]
+    assert list(own.run_dir.glob("*.pid")) == []
+    assert not (own.root / "database-url").exists()
