@@ -5,6 +5,7 @@ import json
 import os
 import resource
 import signal
+import subprocess
 import sys
 import sysconfig
 from dataclasses import replace
@@ -153,7 +154,7 @@ async def test_a_crash_between_spawn_and_record_loses_no_runner(fleet: LocalFlee
     assert found is not None
     assert found.condition is MachineCondition.RUNNING
     assert (await fleet.supplier.prove_deleted("unseen")).verdict is Verdict.GONE
-    await runner.wait()
+    runner.wait()
 
 
 async def test_a_deletion_meets_a_runner_that_is_only_starting(fleet: LocalFleet) -> None:
@@ -167,7 +168,7 @@ async def test_a_deletion_meets_a_runner_that_is_only_starting(fleet: LocalFleet
 
     assert proof.verdict is Verdict.GONE
     assert left == []
-    await runner.wait()
+    runner.wait()
 
 
 async def test_a_runner_that_dies_at_once_is_a_lost_machine(fleet: LocalFleet) -> None:
@@ -551,14 +552,18 @@ def half_made(fleet: LocalFleet, intent: MachineIntent) -> None:
     WorkDirectories(fleet.root / "machines").make(intent.key, asked.to_json(), intent.token)
 
 
-async def a_runner(directory: Path) -> asyncio.subprocess.Process:
-    """Spawn a runner that nobody has recorded; it can be found by its arguments."""
-    runner = await asyncio.create_subprocess_exec(
-        sys.executable,
-        *("-P", "-m", "nodus_api.runner", str(directory)),
+def spawned(directory: Path) -> "subprocess.Popen[bytes]":
+    """Start a runner without the event loop, which would wait for a child that others reap."""
+    return subprocess.Popen(  # noqa: S603 -- ours
+        [sys.executable, "-P", "-S", "-m", "nodus_api.runner", str(directory)],
         env={"PATH": os.environ["PATH"], "PYTHONPATH": SOURCE},
         start_new_session=True,
     )
+
+
+async def a_runner(directory: Path) -> "subprocess.Popen[bytes]":
+    """Spawn a runner that nobody has recorded; it can be found by its arguments."""
+    runner = spawned(directory)
 
     async def named() -> bool:  # the kernel shows them a moment after the exec is known
         return b"nodus_api.runner" in content(Path(f"/proc/{runner.pid}/cmdline"))
