@@ -4,12 +4,12 @@ The server is the embedded one in a folder of its own, or the one NODUS_TEST_DAT
 superuser's address of a database that the tests may empty.
 """
 
+import asyncio
 import contextlib
 import os
 import shutil
 import tempfile
-from asyncio import AbstractEventLoop
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -48,9 +48,12 @@ FROM pg_sequences WHERE schemaname = 'nodus'
 """
 
 
-def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], AbstractEventLoop]]:
-    """Run tests on the event loop that every command runs on."""
-    return {"uvloop": uvloop.new_event_loop}
+def pytest_configure() -> None:
+    """Run tests on the event loop that every command runs on.
+
+    Not by the plugin's parameter, which begins the session's fixtures anew whenever it changes.
+    """
+    asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
 
 
 @contextlib.contextmanager

@@ -57,7 +57,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Dealer 
     return Dealer(config, log) if config.getvalue("dist") in ("load", "loadscope") else None
 
 
-@pytest.hookimpl(trylast=True)  # pytest itself puts those together that share a fixture's value
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Slow ones first, so that no worker begins one when the others have ended."""
     items.sort(key=lambda item: not any(map(item.get_closest_marker, ("slow", "conformance"))))

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,6 +22,7 @@ from tests.history.recording import Recorder, assert_never_differed
 from nodus_api.cli import processes
 from nodus_api.cli.main import main
 from nodus_api.clock import SystemClock
+from nodus_api.runner.session import kill_members
 
 T = TypeVar("T")
 NODUS = (sys.executable, "-m", "nodus_api.cli.main")
@@ -113,7 +114,19 @@ class Up:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.stop()
+        try:
+            self.stop()
+        finally:
+            self._end_runners()
+
+    def _end_runners(self) -> None:
+        """End what runs on the machines of the data directory: it outlives `nodus up`."""
+        machines = os.fsencode(self.root / "machines") + b"/"
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            with suppress(OSError):
+                arguments = Path("/proc", pid, "cmdline").read_bytes().split(b"\0")
+                if any(one.startswith(machines) for one in arguments):
+                    kill_members(int(pid))  # a runner leads the session of its program
 
     @property
     def log(self) -> Path:

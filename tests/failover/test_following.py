@@ -39,6 +39,8 @@ class Looking(FeedLog):
 
     async def state(self) -> State:
         self.states += 1
+        if self.error is not None:
+            raise self.error
         return await super().state()
 
     async def read(self, after: int, *, limit: int = 1000) -> list[Row]:
