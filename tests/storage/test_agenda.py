@@ -6,14 +6,16 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+import asyncpg
 import pytest
 import sqlalchemy as sa
 
 from nodus_api.clock import ManualClock
 from nodus_api.kernel.vocabulary import OwnerKind, SlotState
 from nodus_api.storage import tables as t
-from nodus_api.storage.agenda import Agenda, Bounds
+from nodus_api.storage.agenda import WHOLE, Agenda, Bounds
 from nodus_api.storage.engine import Database
+from nodus_api.storage.errors import StorageRefused
 from nodus_api.storage.leader_store import LeaderStore
 from nodus_api.storage.records import Slot, Workload
 from nodus_api.storage.workload_store import WorkloadStore
@@ -108,3 +110,34 @@ async def test_what_one_query_cannot_read_is_no_other_step_s(  # P-28
         await connection.execute(sa.update(t.workloads).values(spec=TRAIN.spec))
     agenda.begin()
     assert await agenda.workloads("crowded") == []
+
+
+async def test_a_table_that_is_refused_stops_the_step_that_reads_it(  # P-28
+    database_url: str, agenda: Agenda, clock: ManualClock
+) -> None:
+    connection = await asyncpg.connect(database_url)
+    try:
+        await connection.execute("REVOKE SELECT ON nodus.drill_schedules FROM nodus_scheduler")
+        assert not await agenda.any("intake")
+        with pytest.raises(StorageRefused, match="drill_schedules"):
+            await agenda.projects("drill turns")
+        assert await agenda.workloads("fill") == []
+        assert await agenda.began() == clock.now()
+    finally:
+        await connection.execute("GRANT SELECT ON nodus.drill_schedules TO nodus_scheduler")
+        await connection.close()
+
+
+async def test_a_pass_that_writes_much_asks_for_the_rest_apart(  # SC-606
+    scheduler_database: Database, agenda: Agenda, statements: list[str]
+) -> None:
+    for turn in range(WHOLE + 1):
+        before = len(statements)
+        assert await agenda.workloads("fill") == []
+        whole = "drill_schedules" in statements[before]
+        assert whole is (turn < WHOLE)
+        async with scheduler_database.transaction():
+            pass
+    agenda.begin()
+    assert not await agenda.any("intake")
+    assert "drill_schedules" in statements[-1]

@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from asyncpg.pgproto import pgproto
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,6 +22,7 @@ VALUES = {
     "moment": (MOMENT, "2026-01-02T03:04:05.000600+00:00"),
     "amount": (Decimal("0.000001"), "0.000001"),
     "id": (UID, str(UID)),
+    "id of the driver": (pgproto.UUID(UID.bytes), str(UID)),
     "bytes": (b"\x00\xff", "\\x00ff"),
     "member": (OwnerKind.JOB, "Job"),
     "nothing": (None, None),
@@ -57,3 +59,9 @@ def test_what_json_has_comes_back(value: Any) -> None:
 def test_what_has_no_form_is_refused(beside: int) -> None:
     with pytest.raises(TypeError, match="has no form in JSON"):
         json_text([object(), beside])
+
+
+def test_ids_as_the_driver_reads_them_go_the_fast_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr("nodus_api.storage.json_text.json")
+
+    assert json_text([pgproto.UUID(UID.bytes)]) == f'["{UID}"]'

@@ -30,6 +30,7 @@ from typing import Any
 
 from nodus_api.runner.files import write_json, write_text
 from nodus_api.runner.times import elapsed
+from nodus_api.runner.trees import be_ready
 
 logger = logging.getLogger(__name__)
 
@@ -149,6 +150,7 @@ class Channel:
             logger.warning("what else goes wrong with the channel is not logged")
 
     def _listen(self, fifo: int) -> None:
+        be_ready()  # here, where no program's start waits for it
         ready = select.poll()
         ready.register(fifo, select.POLLIN)
         ready.register(self._closing, select.POLLIN)
@@ -185,7 +187,11 @@ class Channel:
         with self._failing_alone():
             if heard.directory is not None:
                 (self._folder / NOW).unlink(missing_ok=True)
-        self._heard(heard)
+        try:
+            self._heard(heard)
+        except Exception:  # the life's end waits for this thread
+            logger.exception("a word of the program could not be taken")
+            self.refused("the runner could not take it", heard.id)
 
 
 def _unread(fifo: int) -> int:

@@ -1,6 +1,7 @@
 """A directory as one value: copied whole to stay, with its size and its checksum (SC-641)."""
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -37,5 +38,14 @@ def remove_tree(path: Path) -> None:
         _copies().remove_tree(path)
 
 
+def be_ready() -> None:
+    """Load what copying needs: a later upgrade may take its file away, and runners outlive one."""
+    with suppress(OSError):  # who copies is told
+        _copies()
+
+
 def _copies() -> ModuleType:
-    return import_module("nodus_api.runner.tree_copies")
+    try:
+        return import_module("nodus_api.runner.tree_copies")
+    except ImportError as error:
+        raise OSError(f"no tree can be copied: {error}") from error

@@ -30,6 +30,9 @@ log = logging.getLogger(__name__)
 
 _DRIVER: Any = asyncpg.dialect
 
+WHOLE = 3
+"""Reads of the whole a pass: one that goes on writing asks for each entry apart from then on."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
@@ -55,18 +58,21 @@ class Agenda:
         self._bounds = bounds
         self._read_at = 0
         self._found: sa.RowMapping | None = None
+        self._reads = 0
         self._refused = False
         self._began: datetime | None = None
 
     def begin(self) -> None:
         """Forget what was read: a pass begins."""
         self._found = self._began = None
+        self._reads = 0
         self._refused = False
 
     async def began(self) -> datetime:
         """Return the database's time when the agenda was first read in this pass."""
         if self._began is None:
-            self._began = await self.now()
+            now = await self.now()
+            self._began = self._began or now
         return self._began
 
     async def now(self) -> datetime:
@@ -97,17 +103,20 @@ class Agenda:
         if self._refused:
             return await self._alone(name)
         if self._found is None or self._database.written != self._read_at:
+            if self._reads == WHOLE:
+                return await self._alone(name)
             at = self._database.written  # before the read: what is written meanwhile may be missing
             try:
                 self._found = await self._read(_whole(self._bounds))
-            except (StorageRefused, StorageTimeout):
-                raise
-            except StorageFault:
-                # a row that one query cannot read must not keep the other steps from theirs
-                log.warning("each step asks for itself what there is to do", exc_info=True)
+            except StorageFault as error:
+                # what one query may not or cannot read must not keep the other steps from theirs
+                if not isinstance(error, (StorageRefused, StorageTimeout)):  # whose step tells it
+                    log.warning("each step asks for itself what there is to do", exc_info=True)
                 self._refused = True
+                self._began = self._began or await self._alone("now")
                 return await self._alone(name)
             self._read_at = at
+            self._reads += 1
             self._began = self._began or self._found["now"]
         return self._found[name]
 

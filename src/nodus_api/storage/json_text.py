@@ -26,7 +26,7 @@ def json_text(value: Any) -> str:
 def _plain(value: Any) -> Any:
     """Return a value that orjson does not know in a form that it knows. Raises TypeError."""
     match value:
-        case Decimal():
+        case Decimal() | UUID():  # the driver's UUID is a class of its own
             return str(value)
         case bytes():
             return "\\x" + value.hex()
@@ -46,8 +46,6 @@ def _whole(value: Any) -> Any:
             return value.value
         case datetime():
             return value.isoformat()
-        case UUID():
-            return str(value)
         case None | bool() | int() | float() | str():
             return value
         case _:

@@ -62,6 +62,7 @@ async def lead(
         keeper = Upkeep(
             UpkeepStore(database), clock, LoopMetrics(), token=reign.token, retention=retention
         )
+        await keeper.look()  # what is published next must find room
         upkeep = spawn("upkeep of the log", keeper.run())
         try:
             await work(reign)
