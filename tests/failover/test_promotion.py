@@ -1,17 +1,23 @@
 """Promotion, switchover and restored dumps on two real servers: storage.md sections 8 and 11.3."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
+import orjson
 import pytest
 import sqlalchemy as sa
+from tests.apiserver.access_tables import AccessTables
+from tests.apiserver.conftest import ADMIN, Ids
+from tests.asgi_client import AsgiClient
 from tests.failover.conftest import Pair, head_of, opened, replica
 from tests.failover.servers import Door, Server
 from tests.watchcache.conftest import until
 from tests.watchcache.published import Publisher
 from tests.watchcache.test_postgres import shown
 
+from nodus_api.apiserver import create_app
 from nodus_api.clock import SystemClock
 from nodus_api.storage import migrate
 from nodus_api.storage.embedded import EmbeddedPostgres
@@ -19,12 +25,13 @@ from nodus_api.storage.engine import Database, Role
 from nodus_api.storage.errors import StorageError
 from nodus_api.storage.feed import Feed
 from nodus_api.storage.leader_store import LeaderStore
-from nodus_api.tasks import spawn
+from nodus_api.tasks import end, spawn
 from nodus_api.watchcache import AttemptCache
 from nodus_api.watchcache.consistency import CACHED, LATEST, Mode, ReadAt, WatchFrom
 from nodus_api.watchcache.errors import FeedUnavailable, StateNotReached, StateTooOld
 from nodus_api.watchcache.watcher import Watcher
 
+LIST = "/apis/nodus.dev/v1/namespaces/default/attempts"
 MARKER = 1 << 44
 PATIENCE = 30.0
 
@@ -49,6 +56,34 @@ async def replicated(standby: Server, head: int) -> None:
     async with asyncio.timeout(PATIENCE):
         while await head_of(standby.url) < head:  # noqa: ASYNC110  another process's doing
             await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def served(cache: AttemptCache) -> AsyncIterator[AsgiClient]:
+    """A client of the whole server in front of a cache."""
+    tables = AccessTables()
+    tables.token(ADMIN, "admin", ("nodus:admins",))
+    app = create_app(
+        cache=cache,
+        access=tables,
+        clock=SystemClock(),
+        new_id=Ids(),
+        chance=lambda: 0.5,
+        version="0.1.0",
+    )
+    refreshing = spawn("access", app.access.run())
+    try:
+        await until(lambda: app.access.view is not None, PATIENCE)
+        yield AsgiClient(app, token=ADMIN.text)
+    finally:
+        await end(refreshing)
+
+
+async def answered(client: AsgiClient, query: str) -> tuple[int, str]:
+    """Return the status of a list, and the reason or the list's version."""
+    got = await client.get(f"{LIST}?{query}")
+    body = orjson.loads(got.body)
+    return got.status, body.get("reason") or body["metadata"]["resourceVersion"]
 
 
 async def taken_over(scheduler: Database) -> None:
@@ -126,13 +161,22 @@ async def test_commits_that_were_lost_are_refused_and_no_number_names_two_change
                     await cache.list(None, exactly(gone))
                 later = await cache.list(None, ReadAt(Mode.NOT_OLDER_THAN, gone))  # LW-104
                 assert later.rev == new
+            async with served(cache) as client:
+                for gone in (102, 105, 108):
+                    exact = f"resourceVersion={gone}&resourceVersionMatch=Exact"
+                    assert await answered(client, exact) == (410, "Expired")
+                    resumed = f"{LIST}?watch=1&resourceVersion={gone}"
+                    async with client.open("GET", resumed) as stream:
+                        event = await stream.event()
+                        assert (event["type"], event["object"]["code"]) == ("ERROR", 410)
+                    assert await answered(client, f"resourceVersion={gone}") == (200, str(new))
             told = [("MODIFIED", "n9", "Running", new)]
             assert await events(await watch(cache, 101)) == told  # as if it were the marker
             assert await events(await watch(cache, MARKER)) == told
             first = [("ADDED", "n100", "Queued", 101), *told]
             assert await events(await watch(cache, 100)) == first
-            exact = await cache.list(None, exactly(101))
-            assert {shown(e.body)[1] for e in exact.entries} == {"Queued"}
+            before = await cache.list(None, exactly(101))
+            assert {shown(e.body)[1] for e in before.entries} == {"Queued"}
 
             # who stood at a revision that was kept has lost nothing, and loads nothing anew
             await until(lambda: behind.position == new, PATIENCE)
