@@ -6,8 +6,11 @@ for tenths of a second, again and again while a state of before is put together.
 
 import gc
 
-_THRESHOLDS = (50_000, 20, 100)
-"""New objects, and rounds of the younger generations, between two collections."""
+_THRESHOLDS = (50_000, 10, 10)
+"""New objects, and rounds of the younger generations, between two collections.
+
+A connection leaves its cycles in the oldest generation: seldom must not mean never.
+"""
 
 
 def look_seldom() -> None:

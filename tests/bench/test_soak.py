@@ -122,6 +122,16 @@ def test_what_leaves_the_scope_is_due_as_it_was() -> None:
     assert (truth.breaches, one.owed) == ([], 0)
 
 
+def test_what_a_list_has_told_is_due_no_more() -> None:
+    truth, one = history()
+    one.listed(5)
+    truth.read([row(5, "M", "a", QUEUED), row(6, "M", "a", QUEUED)])
+    one.came(6, line("MODIFIED", "a", 6))
+    one.compare(truth.position)
+
+    assert (truth.breaches, one.owed) == ([], 0)
+
+
 def test_a_hole_in_the_log_is_seen() -> None:
     truth, _ = history()
     truth.read([row(6, "A", "a", QUEUED)])

@@ -1,15 +1,13 @@
 """Promotion, switchover and restored dumps on two real servers: storage.md sections 8 and 11.3."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 import orjson
 import pytest
 import sqlalchemy as sa
-from tests.apiserver.access_tables import AccessTables
-from tests.apiserver.conftest import ADMIN, Ids
+from tests.apiserver.fronting import in_front_of
 from tests.asgi_client import AsgiClient
 from tests.failover.conftest import Pair, head_of, opened, replica
 from tests.failover.servers import Door, Server
@@ -17,7 +15,6 @@ from tests.watchcache.conftest import until
 from tests.watchcache.published import Publisher
 from tests.watchcache.test_postgres import shown
 
-from nodus_api.apiserver import create_app
 from nodus_api.clock import SystemClock
 from nodus_api.storage import migrate
 from nodus_api.storage.embedded import EmbeddedPostgres
@@ -25,7 +22,7 @@ from nodus_api.storage.engine import Database, Role
 from nodus_api.storage.errors import StorageError
 from nodus_api.storage.feed import Feed
 from nodus_api.storage.leader_store import LeaderStore
-from nodus_api.tasks import end, spawn
+from nodus_api.tasks import spawn
 from nodus_api.watchcache import AttemptCache
 from nodus_api.watchcache.consistency import CACHED, LATEST, Mode, ReadAt, WatchFrom
 from nodus_api.watchcache.errors import FeedUnavailable, StateNotReached, StateTooOld
@@ -56,27 +53,6 @@ async def replicated(standby: Server, head: int) -> None:
     async with asyncio.timeout(PATIENCE):
         while await head_of(standby.url) < head:  # noqa: ASYNC110  another process's doing
             await asyncio.sleep(0.01)
-
-
-@asynccontextmanager
-async def served(cache: AttemptCache) -> AsyncIterator[AsgiClient]:
-    """A client of the whole server in front of a cache."""
-    tables = AccessTables()
-    tables.token(ADMIN, "admin", ("nodus:admins",))
-    app = create_app(
-        cache=cache,
-        access=tables,
-        clock=SystemClock(),
-        new_id=Ids(),
-        chance=lambda: 0.5,
-        version="0.1.0",
-    )
-    refreshing = spawn("access", app.access.run())
-    try:
-        await until(lambda: app.access.view is not None, PATIENCE)
-        yield AsgiClient(app, token=ADMIN.text)
-    finally:
-        await end(refreshing)
 
 
 async def answered(client: AsgiClient, query: str) -> tuple[int, str]:
@@ -161,7 +137,7 @@ async def test_commits_that_were_lost_are_refused_and_no_number_names_two_change
                     await cache.list(None, exactly(gone))
                 later = await cache.list(None, ReadAt(Mode.NOT_OLDER_THAN, gone))  # LW-104
                 assert later.rev == new
-            async with served(cache) as client:
+            async with in_front_of(cache) as client:
                 for gone in (102, 105, 108):
                     exact = f"resourceVersion={gone}&resourceVersionMatch=Exact"
                     assert await answered(client, exact) == (410, "Expired")

@@ -11,7 +11,10 @@ def soak_text(report: SoakReport) -> str:
     """Return what was done, the faults, the memory and the verdict."""
     rows = [
         ("changes", f"{report.changes} ({report.rate}/s of {report.rate_asked:g}/s asked)"),
-        ("watchers", f"{report.watchers} on {report.streams} streams, {report.cuts} cut off"),
+        (
+            "watchers",
+            f"{report.watchers} on {report.streams} streams, {report.cuts} cut off, {report.relists} lists anew",
+        ),
         ("events", str(report.events)),
         ("longest time without a stream", f"{report.longest_away_seconds} s"),
         ("oldest revision in the log", f"{report.oldest}, {report.partitions_dropped} dropped"),

@@ -25,8 +25,13 @@ class Scope:
     @property
     def target(self) -> str:
         """The path and query of the watch, without where it begins."""
+        return f"{self.listed}&watch=1&allowWatchBookmarks=true"
+
+    @property
+    def listed(self) -> str:
+        """The path and query of the list."""
         namespace = f"/namespaces/{self.project}" if self.project else ""
-        query = "watch=1&allowWatchBookmarks=true"
+        query = ""
         if self.label:
             query += "&labelSelector={}%3D{}".format(*self.label)
         if self.field:
@@ -55,6 +60,7 @@ class History:
     _due: deque[tuple[int, int]] = field(default_factory=deque)
     _came: deque[tuple[int, int | None]] = field(default_factory=deque)
     _last: int = 0
+    _listed: int = 0
     broken: bool = False
 
     @property
@@ -64,7 +70,8 @@ class History:
 
     def due(self, rev: int, line: bytes) -> None:
         """Take note of a line that must come."""
-        self._due.append((rev, zlib.crc32(line)))
+        if rev > self._listed:
+            self._due.append((rev, zlib.crc32(line)))
 
     def came(self, rev: int, line: bytes | None) -> None:
         """Take note of a line that came; None is a bookmark's."""
@@ -74,6 +81,12 @@ class History:
         if line is not None:
             self.events += 1
         self._came.append((rev, None if line is None else zlib.crc32(line)))
+
+    def listed(self, rev: int) -> None:
+        """Forget what was due up to `rev`: a list of that state has told it."""
+        while self._due and self._due[0][0] <= rev:
+            self._due.popleft()
+        self._last = self._listed = rev
 
     def compare(self, position: int) -> None:
         """Compare what came with what was due, as far as the log is read, and forget both."""

@@ -44,6 +44,8 @@ class SoakReport:
     events: int = 0
     streams: int = 0
     cuts: int = 0
+    relists: int = 0
+    """Watchers whose version had left the window, so that they listed again."""
     longest_away_seconds: float = 0.0
     faults: list[dict[str, Any]] = field(default_factory=list)
     partitions_dropped: int = 0

@@ -351,6 +351,7 @@ def _result(scene: _Scene, watchers: list[Watcher]) -> SoakReport:
     report.events = sum(one.history.events for one in watchers)
     report.streams = sum(one.streams for one in watchers)
     report.cuts = sum(one.cuts for one in watchers)
+    report.relists = sum(one.relisted for one in watchers)
     report.longest_away_seconds = round(max(one.longest_away for one in watchers), 2)
     report.memory = [
         memory_of(one, total=total, settled=_HISTORY_SECONDS) for one in scene.replicas
