@@ -13,7 +13,8 @@ def soak_text(report: SoakReport) -> str:
         ("changes", f"{report.changes} ({report.rate}/s of {report.rate_asked:g}/s asked)"),
         (
             "watchers",
-            f"{report.watchers} on {report.streams} streams, {report.cuts} cut off, {report.relists} lists anew",
+            f"{report.watchers} on {report.streams} streams, {report.cuts} cut off,"
+            f" {report.relists} lists anew",
         ),
         ("events", str(report.events)),
         ("longest time without a stream", f"{report.longest_away_seconds} s"),
