@@ -48,8 +48,8 @@ def group_of(nodeid: str) -> str:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Two workers more than cores: a quarter of the time tests wait for processes and faults."""
-    return min(len(os.sched_getaffinity(0)) + 2, MOST_WORKERS)
+    """One worker more than cores: many tests wait for processes, and each has a Postgres."""
+    return min(len(os.sched_getaffinity(0)) + 1, MOST_WORKERS)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Dealer | None:

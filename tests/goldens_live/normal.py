@@ -125,7 +125,8 @@ class Normal:
         recovered = self._recovered(attempt)
         assert ("recoverySeconds" in told) == (recovered is not None)  # P-22
         if recovered is not None:
-            assert told["recoverySeconds"] == _seconds(told["time"], recovered)
+            lasted = _seconds(told["time"], recovered)
+            assert told["recoverySeconds"] == lasted, (told, lasted, self._attempts)
             status["interruption"]["recoverySeconds"] = self._length(told["time"], recovered)
 
     def _recovered(self, attempt: Document) -> str | None:
