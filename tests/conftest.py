@@ -23,7 +23,7 @@ from nodus_api.storage import migrate
 from nodus_api.storage.embedded import EmbeddedPostgres
 from nodus_api.storage.engine import Database, Role
 
-pytest_plugins = ("tests.dealing", "tests.dispositions")
+pytest_plugins = ("tests.dealing", "tests.dispositions", "tests.shared")
 
 # Each run tries other examples; `--hypothesis-profile=default` tries more of them at once.
 settings.register_profile("each run", max_examples=40, deadline=None)

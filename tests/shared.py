@@ -7,7 +7,7 @@ watches takes a tenth of a core for nothing.
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import pytest
 from tests.dealing import group_of
@@ -22,6 +22,7 @@ class Shared(Generic[T]):
         self._make = make
         self._held = ExitStack()
         self._made: T | None = None
+        _ALL.append(self)
 
     def get(self, folder: Path) -> T:
         """Return it, made in a folder if it is not there."""
@@ -34,14 +35,31 @@ class Shared(Generic[T]):
         self._made = None
         self._held.close()
 
-    def ended_after(self, item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
-        """Be `pytest_runtest_teardown`: end it after the last test of the group."""
-        failure: Exception | None = None
-        if nextitem is None or group_of(nextitem.nodeid) != group_of(item.nodeid):
-            try:
-                self.end()
-            except Exception as error:  # noqa: BLE001 -- raised below: fixtures end all the same
-                failure = error
-        yield
-        if failure is not None:
-            raise failure
+
+_ALL: list[Shared[Any]] = []
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    """End what is there after the last test of a group, before the folders that it lies in."""
+    failure: Exception | None = None
+    if nextitem is None or group_of(nextitem.nodeid) != group_of(item.nodeid):
+        try:
+            _end_all()
+        except Exception as error:  # noqa: BLE001 -- raised below: fixtures end all the same
+            failure = error
+    yield
+    if failure is not None:
+        raise failure
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish() -> None:
+    """A session that is cut short ends them too."""
+    _end_all()
+
+
+def _end_all() -> None:
+    with ExitStack() as ending:
+        for one in _ALL:
+            ending.callback(one.end)

@@ -35,14 +35,3 @@ _SHARED = Shared(_running)
 def up(open_folder: Path) -> Up:
     """One `nodus up` for all tests that only read it, or work in a project of their own."""
     return _SHARED.get(open_folder)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
-    yield from _SHARED.ended_after(item, nextitem)
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_sessionfinish() -> None:
-    """A session that is cut short ends it too."""
-    _SHARED.end()

@@ -47,17 +47,6 @@ def live(open_folder: Path) -> Up:
     return _SHARED.get(open_folder)
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
-    yield from _SHARED.ended_after(item, nextitem)
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_sessionfinish() -> None:
-    """A session that is cut short ends it too."""
-    _SHARED.end()
-
-
 @dataclass(frozen=True, slots=True)
 class Kubectl:
     """One version of kubectl, with the credentials of one server."""

@@ -60,6 +60,25 @@ async def test_a_missing_row_is_a_fault_and_is_loaded_anew(
     assert watcher.over is not None  # all watches end
 
 
+async def test_each_whole_load_is_told(log: FeedLog, clock: ManualClock) -> None:
+    """The process spares what a load brought its searches for garbage (performance.md 5)."""
+    held: list[int] = []
+    add(log, 1)
+    cache = AttemptCache(
+        log, clock=clock, chance=lambda: 0.5, settled=lambda: held.append(cache.size)
+    )
+    async with running(cache):
+        assert held == [1]
+        add(log, 2)
+        await cache.list("p", LATEST)
+        assert held == [1]
+        cache._reflector.doubt()
+        while cache.health.reloads < 2:
+            await clock.advance(0.2)
+            await asyncio.sleep(0.005)
+    assert held == [1, 2]
+
+
 async def test_a_change_of_an_attempt_that_is_not_held_is_a_fault(
     log: FeedLog, cache: AttemptCache, clock: ManualClock
 ) -> None:
