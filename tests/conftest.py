@@ -25,8 +25,9 @@ from nodus_api.storage.engine import Database, Role
 
 pytest_plugins = ("tests.dealing", "tests.dispositions", "tests.shared")
 
-# Each run tries other examples; `--hypothesis-profile=default` tries more of them at once.
-settings.register_profile("each run", max_examples=40, deadline=None)
+# The same tree gives the same result; `--hypothesis-profile=search` tries others, and more of them.
+settings.register_profile("each run", max_examples=40, deadline=None, derandomize=True)
+settings.register_profile("search", max_examples=400, deadline=None)
 settings.load_profile("each run")
 
 EXTERNAL = "NODUS_TEST_DATABASE_URL"

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
+from math import inf, nan
 from types import MappingProxyType
 from typing import Any
 from uuid import UUID
@@ -28,6 +29,8 @@ VALUES = {
     "nothing": (None, None),
     "text": ("ü\u2028", "ü\u2028"),
     "number": (0.1, 0.1),
+    "infinity": (inf, None),
+    "no number": (nan, None),
     "pair": (("a", Decimal("1.50")), ["a", "1.50"]),
     "named": (MappingProxyType({OwnerKind.JOB: UID}), {"Job": str(UID)}),
 }
@@ -35,7 +38,11 @@ BEYOND = 2**70
 """What orjson refuses."""
 
 plain_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
     max_leaves=10,
 )

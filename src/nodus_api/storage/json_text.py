@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal
 from enum import Enum
+from math import isfinite
 from typing import Any
 from uuid import UUID
 
@@ -15,7 +16,8 @@ def json_text(value: Any) -> str:
     """Return JSON of what rows hold: moments, amounts, ids, bytes and enumerations among it.
 
     A third of the time that the standard library takes, which is left what orjson refuses:
-    integers beyond 64 bits, and text that is none.
+    integers beyond 64 bits, and text that is none. JSON has no infinity and no NaN: they become
+    null either way, and what comes from outside is refused before it is a row's.
     """
     try:
         return orjson.dumps(value, default=_plain, option=orjson.OPT_NON_STR_KEYS).decode()
@@ -46,7 +48,9 @@ def _whole(value: Any) -> Any:
             return value.value
         case datetime():
             return value.isoformat()
-        case None | bool() | int() | float() | str():
+        case float():
+            return value if isfinite(value) else None
+        case None | bool() | int() | str():
             return value
         case _:
             return _plain(value)
