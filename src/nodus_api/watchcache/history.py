@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from operator import attrgetter
+from typing import Any
 from uuid import UUID
 
 from nodus_api.watchcache.entry import Entry, Selection
@@ -102,7 +103,7 @@ class EventLog:
 
     def __init__(self, dropped: int) -> None:
         """`dropped`: changes up to this revision are not here."""
-        self._events: list[Event] = []
+        self._events: list[Any] = []  # Event from _start on, before it None
         self._start = 0
         self.dropped = dropped
 
@@ -116,12 +117,13 @@ class EventLog:
 
     def oldest(self) -> Event | None:
         """Return the first event kept."""
-        return self._events[self._start] if len(self) else None
+        return self.at(0) if len(self) else None
 
     def drop_oldest(self) -> Event:
         """Take the first event out."""
-        event = self._events[self._start]
+        event = self.at(0)
         self.dropped = event.rev
+        self._events[self._start] = None  # a quiet project's list would hold it for long
         self._start += 1
         # the dead front is cut off once it is half of the list: O(1) a drop, on average
         if self._start > 1024 and self._start * 2 > len(self._events):
@@ -136,12 +138,13 @@ class EventLog:
 
     def first_after(self, rev: int) -> Event | None:
         """Return the first event above `rev`."""
-        at = bisect_right(self._events, rev, lo=self._start, key=_rev_of)
-        return self._events[at] if at < len(self._events) else None
+        at = bisect_right(self._events, rev, lo=self._start, key=_rev_of) - self._start
+        return self.at(at) if at < len(self) else None
 
     def at(self, index: int) -> Event:
         """Return the event at `index`, counted from the first kept."""
-        return self._events[self._start + index]
+        event: Event = self._events[self._start + index]
+        return event
 
 
 class History:
