@@ -1,6 +1,7 @@
 """The server on a real TLS socket: streams, ends, limits of a connection, the drain."""
 
 import asyncio
+import gc
 import logging
 import signal
 import socket
@@ -18,8 +19,10 @@ from tests.apiserver.conftest import ADMIN, A, N
 from tests.apiserver.raw import PATIENCE, connected, left_unread
 from tests.apiserver.serving import QUICK, Served, plain, served
 from tests.watchcache.conftest import until
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from nodus_api.apiserver.peer import STATE_KEY
+from nodus_api.apiserver.protocol import NodusProtocol
 from nodus_api.tasks import spawn
 
 
@@ -506,3 +509,40 @@ def content_length(head: bytes) -> int:
         if line.startswith(b"content-length: "):
             return int(line.partition(b": ")[2])
     raise AssertionError(head)
+
+
+ENDINGS = {
+    "a list": request(N, "Connection: close"),
+    "a list of a connection kept": request(N),
+    "a watch cut off": request(f"{A}?watch=true"),
+    "what is not found": request("/nothing"),
+    "what is no request": b"\x16\x03\x01 noise\r\n\r\n",
+    "a header block cut off": b"GET / HTTP/1.1\r\nHost: ",
+    "requests at once": request(N) * 2 + request(f"{A}?watch=true") + request(N),
+}
+
+
+def connections_in_memory() -> int:
+    return sum(isinstance(one, NodusProtocol | RequestResponseCycle) for one in gc.get_objects())
+
+
+@pytest.mark.parametrize("name", ENDINGS)
+async def test_a_connection_leaves_nothing_for_the_garbage_collector(
+    one: Served, name: str
+) -> None:
+    async def come_and_go() -> None:
+        async with one.connect() as (reader, writer), asyncio.timeout(PATIENCE):
+            writer.write(ENDINGS[name])
+            if not ENDINGS[name].endswith(b"Host: "):
+                await reader.readuntil(b"\r\n\r\n")
+
+    await come_and_go()  # what is made once
+    gc.collect()
+    gc.disable()
+    try:
+        before = connections_in_memory()
+        for _ in range(3):
+            await come_and_go()
+        await until(lambda: connections_in_memory() <= before)
+    finally:
+        gc.enable()

@@ -125,6 +125,12 @@ class NodusProtocol(HttpToolsProtocol):
             self._answered.disconnected = True
             self._answered.message_event.set()
         super().connection_lost(exc)
+        self._unset_keepalive_if_required()
+        # request and connection hold each other, and garbage is seldom looked for
+        self.app_state = {}
+        self.pipeline.clear()
+        self._answered = None
+        self.cycle = self.scope = None  # type: ignore[assignment]  # as before the first request
 
     def data_received(self, data: bytes) -> None:
         """Read on, within the bounds of a header block (AS-089), and of what a stream delays."""
