@@ -18,6 +18,7 @@ from nodus_api.clock import ManualClock, SystemClock
 from nodus_api.storage.access_store import AccessAdmin, AccessStore
 from nodus_api.storage.embedded import EmbeddedPostgres
 from nodus_api.storage.engine import Database
+from nodus_api.storage.revision import HEAD
 from nodus_api.tls import ensure_certificates
 from nodus_api.tokens import make_token
 
@@ -38,7 +39,7 @@ def test_migrate_makes_the_schema_once(nodus: Nodus, fresh: str) -> None:
     assert nodus("get", "--database-url", fresh).exit_code == 2
     for _ in range(2):
         done = nodus("migrate", "--database-url", fresh)
-        assert (done.exit_code, done.stdout) == (0, "The schema is at revision 0001.\n")
+        assert (done.exit_code, done.stdout) == (0, f"The schema is at revision {HEAD}.\n")
     assert nodus("get", "--database-url", fresh).stdout == "No Attempts.\n"
     epoch = nodus("migrate", "--new-epoch", "--database-url", fresh)
     assert epoch.stdout == f"A new epoch starts at revision {1 << 44}.\n"

@@ -11,6 +11,7 @@ from tests.storage.scene import SCENE, Connection
 from nodus_api.clock import ManualClock, SystemClock
 from nodus_api.storage.engine import Database, Role
 from nodus_api.storage.feed import Change, Feed, FeedEpoch, FeedSnapshot, FeedState
+from nodus_api.storage.revision import HEAD
 from nodus_api.storage.wakeups import FEED, notify
 from nodus_api.tasks import spawn
 
@@ -136,7 +137,7 @@ async def test_documents_are_fetched_by_revision(feed: Feed) -> None:
 async def test_what_identifies_the_installation(feed: Feed) -> None:  # LW-109
     assert len(await feed.continue_key()) == 32
     assert (await feed.installation()).version == 4
-    assert await feed.schema_revision() == "0001"
+    assert await feed.schema_revision() == HEAD
 
 
 async def test_the_age_of_the_heartbeat_is_the_databases(

@@ -5,6 +5,7 @@ import os
 import shutil
 import sys
 from collections.abc import AsyncIterator, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import asyncpg
@@ -33,13 +34,15 @@ from nodus_api.tasks import spawn
 
 # everything the schema consists of, and the rows that tell whether a second run wrote
 _STATE = """
-SELECT 'table', relname || relkind::text || coalesce(relacl::text, '') FROM pg_class
+SELECT 'table', relname || relkind::text || coalesce(relacl::text, '')
+  || coalesce(reloptions::text, '') FROM pg_class
   WHERE relnamespace = to_regnamespace('nodus')
 UNION ALL SELECT 'function', proname || md5(prosrc) || coalesce(proacl::text, '') FROM pg_proc
   WHERE pronamespace = to_regnamespace('nodus')
 UNION ALL SELECT 'constraint', conname || pg_get_constraintdef(oid) FROM pg_constraint
   WHERE connamespace = to_regnamespace('nodus')
 UNION ALL SELECT 'trigger', tgname || tgrelid::regclass::text FROM pg_trigger
+  WHERE NOT tgisinternal
 UNION ALL SELECT 'schema', nspname FROM pg_namespace WHERE nspname = 'nodus'
 UNION ALL SELECT 'role', rolname || rolinherit::text || rolcanlogin::text FROM pg_roles
 UNION ALL SELECT 'member', roleid::regrole::text || member::regrole::text FROM pg_auth_members
@@ -116,10 +119,10 @@ def downgrade():
 
 @pytest.fixture
 def later(tmp_path: Path) -> Path:
-    """The revisions of a version that comes after this one: 0002 and 0003."""
+    """The revisions of a version that comes after this one: `next` and `last`."""
     scripts = tmp_path / "later"
     shutil.copytree(migrate.script_location(), scripts)
-    for revision, after, column in (("0002", migrate.HEAD, "note"), ("0003", "0002", "mark")):
+    for revision, after, column in (("next", migrate.HEAD, "note"), ("last", "next", "mark")):
         text = LATER.format(revision=revision, after=after, column=column)
         (scripts / "versions" / f"later_{revision}.py").write_text(text)
     return scripts
@@ -153,12 +156,12 @@ async def test_a_filled_database_goes_up_and_back(own_url: str, later: Path) -> 
     before, rows = await state(own_url), await writer.fetch(log)
 
     await migrate.upgrade(own_url, scripts=later)
-    assert await revision_of(own_url) == "0003"
+    assert await revision_of(own_url) == "last"
     assert await writer.fetchval("SELECT count(*) FROM changes WHERE mark = 'new'") == len(rows)
     async with writer.transaction():  # the writer of the version before goes on (expand)
         await writer.execute("SELECT pg_temp.publish(ARRAY[101, 102], 'meanwhile')")
-    await migrate.downgrade(own_url, "0002", scripts=later)
-    assert await revision_of(own_url) == "0002"
+    await migrate.downgrade(own_url, "next", scripts=later)
+    assert await revision_of(own_url) == "next"
     await migrate.downgrade(own_url, migrate.HEAD, scripts=later)
 
     assert await state(own_url) == before
@@ -167,37 +170,62 @@ async def test_a_filled_database_goes_up_and_back(own_url: str, later: Path) -> 
     await writer.close()
 
 
+async def test_each_revision_of_this_version_goes_back_and_up_again(own_url: str) -> None:
+    writer: Connection = await asyncpg.connect(own_url)
+    await writer.execute("SET search_path = nodus")
+    async with writer.transaction():
+        await writer.execute(SCENE)
+    log = "SELECT rev, kind, uid, doc FROM changes ORDER BY rev"
+    states, rows = [await state(own_url)], await writer.fetch(log)
+    for earlier in reversed(REVISIONS[:-1]):
+        await migrate.downgrade(own_url, earlier)
+        assert await revision_of(own_url) == earlier
+        states.append(await state(own_url))
+        async with writer.transaction():  # what the version of then wrote
+            await writer.execute("SELECT pg_temp.publish(ARRAY[101, 102], $1)", earlier)
+        with pytest.raises(asyncpg.ForeignKeyViolationError, match="attempts_published"):
+            await writer.execute("UPDATE attempts SET waiting_for = NULL WHERE no = 102")
+    assert all(one != other for one, other in pairwise(states))
+
+    await migrate.upgrade(own_url)
+
+    assert await state(own_url) == states[0]
+    assert (await writer.fetch(log))[: len(rows)] == rows
+    assert await writer.fetchval("SELECT count(*) FROM changes") == len(rows) + 2 * len(states) - 2
+    await writer.close()
+
+
 async def test_a_server_refuses_what_a_newer_version_made(own_url: str, later: Path) -> None:
     await migrate.upgrade(own_url, scripts=later)
     newer = (
-        "The database is at schema 0003, which this version does not know, it needs 0001:"
-        " a newer version has migrated it, so run that one."
+        "The database is at schema last, which this version does not know, it needs"
+        f" {migrate.HEAD}: a newer version has migrated it, so run that one."
     )
     assert await refused(own_url) == newer
     for act in (migrate.upgrade(own_url), migrate.downgrade(own_url, migrate.HEAD)):
-        with pytest.raises(MigrationRefused, match=r"knows no schema 0003: .* so run that one"):
+        with pytest.raises(MigrationRefused, match=r"knows no schema last: .* so run that one"):
             await act
-    assert await revision_of(own_url) == "0003"
+    assert await revision_of(own_url) == "last"
 
 
 async def test_a_server_refuses_an_older_schema(
     own_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(revision_module, "REVISIONS", ("0001", "0002"))
-    monkeypatch.setattr(revision_module, "HEAD", "0002")
-    older = "The database is at schema 0001, this version needs 0002: run `nodus migrate`."
-    assert await refused(own_url) == older
+    monkeypatch.setattr(revision_module, "REVISIONS", (*REVISIONS, "next"))
+    monkeypatch.setattr(revision_module, "HEAD", "next")
+    older = f"The database is at schema {migrate.HEAD}, this version needs next"
+    assert await refused(own_url) == f"{older}: run `nodus migrate`."
 
 
 async def test_what_has_no_way_back_says_so(own_url: str, later: Path) -> None:
     before = await state(own_url)
     with pytest.raises(MigrationRefused, match=r"cannot be taken back: .* restore a backup"):
         await migrate.downgrade(own_url, "base")
-    for unknown in ("0007", "0002"):  # one that nobody knows, and one that this version does not
+    for unknown in ("0007", "next"):  # one that nobody knows, and one that this version does not
         with pytest.raises(MigrationRefused, match=f"knows no schema {unknown}"):
             await migrate.downgrade(own_url, unknown)
     with pytest.raises(MigrationRefused, match="cannot be brought there"):
-        await migrate.downgrade(own_url, "0002", scripts=later)  # it lies ahead
+        await migrate.downgrade(own_url, "next", scripts=later)  # it lies ahead
     assert await state(own_url) == before
 
 
@@ -216,7 +244,7 @@ async def test_who_reads_or_writes_is_let_pass(own_url: str, later: Path) -> Non
             await other.fetch("SELECT rev FROM nodus.changes")
         assert not migrating.done()
     await asyncio.wait_for(migrating, 60)
-    assert await revision_of(own_url) == "0003"
+    assert await revision_of(own_url) == "last"
     await reader.close()
     await other.close()
 
@@ -233,7 +261,7 @@ async def test_several_at_once_take_one_step_together(own_url: str, later: Path)
         for _ in range(2)
     ]
     assert [await process.wait() for process in several] == [0, 0]
-    assert await revision_of(own_url) == "0003"
+    assert await revision_of(own_url) == "last"
 
 
 async def test_two_at_once_run_one_after_the_other(empty_url: str) -> None:
@@ -254,8 +282,8 @@ async def test_a_failing_revision_leaves_nothing(empty_url: str, tmp_path: Path)
     shutil.copytree(migrate.script_location(), scripts)
     (scripts / "versions" / "2026_12_01_broken.py").write_text(
         "from alembic import op\n"
-        "revision = '0002'\n"
-        "down_revision = '0001'\n"
+        "revision = 'next'\n"
+        f"down_revision = '{migrate.HEAD}'\n"
         "def upgrade():\n"
         "    op.execute('CREATE TABLE nodus.half ()')\n"
         "    op.execute('SELECT 1 / 0')\n"

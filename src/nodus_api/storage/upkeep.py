@@ -126,7 +126,7 @@ class UpkeepStore:
             await connection.execute("SET LOCAL lock_timeout = '200ms'")
             await connection.execute(
                 f"CREATE TABLE nodus.{name} (LIKE nodus.changes INCLUDING ALL)"
-                " WITH (autovacuum_enabled = off);"
+                " WITH (autovacuum_enabled = off, toast_tuple_target = 8160);"
                 f"REVOKE ALL ON nodus.{name} FROM PUBLIC, nodus_api, nodus_scheduler;"
                 f"ALTER TABLE nodus.changes ATTACH PARTITION nodus.{name}"
                 f" FOR VALUES FROM ({first}) TO ({end})"
