@@ -22,10 +22,10 @@ from nodus_api.storage.statements import (
     advance_attempts,
     insert_attempts,
     insert_rejections,
-    notify,
     publish,
     write_placements,
 )
+from nodus_api.storage.wakeups import FEED, notify
 
 _NAMESPACE = UUID("6f0d4c8e-1e57-5f43-9f0a-3b1c2d4e5f60")
 _MOST_PUBLISHED = 1000  # attempts in one commit (storage.md section 1)
@@ -122,8 +122,7 @@ class Writer:
 
     async def wake(self) -> None:
         """Tell the readers, in a small transaction after the commit, as the scheduler does."""
-        async with self.database.transaction() as connection:
-            await connection.execute(notify("nodus_feed"))
+        await notify(self.database, FEED)
 
     async def _add(self, owner: Owner, attempts: Sequence[Attempt]) -> None:
         async with self.database.transaction() as connection:

@@ -33,6 +33,7 @@ from nodus_api.storage.errors import FencedOff
 from nodus_api.storage.gang_store import GangEpoch, gangs_of
 from nodus_api.storage.proposal_store import proposals_of
 from nodus_api.storage.records import AttemptRecord, Proposal
+from nodus_api.storage.wakeups import FEED, notify
 from nodus_api.storage.work_rows import slot_of, tenancy_of, work_of, workload_of
 
 
@@ -69,8 +70,7 @@ class AttemptStore:
 
     async def wake_readers(self) -> None:
         """Tell the feed's readers that something was committed; a hint, no payload."""
-        async with self._database.single_reads() as connection:
-            await connection.execute(statements.notify("nodus_feed"))
+        await notify(self._database, FEED)
 
     async def now(self) -> datetime:
         """Return the database's time."""

@@ -26,6 +26,7 @@ from typing import Any, TypeAlias
 from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
+import orjson
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
@@ -156,6 +157,9 @@ class Database:
         self._url = driver_url(url)
         self._role = role
         self._pinned_now = pinned_now
+        # the loop's statements are few and large, and always find their rows by the same keys: to
+        # plan one anew takes several times as long as to run it
+        self._plans = "force_generic_plan" if role is Role.SCHEDULER else "auto"
         self._warned = False
         self.where = mask_password(self._url)
         self._written = 0
@@ -167,6 +171,7 @@ class Database:
             max_overflow=0,
             pool_use_lifo=True,
             json_serializer=json_text,
+            json_deserializer=orjson.loads,
         )
 
     @property
@@ -284,7 +289,7 @@ class Database:
 
     def _begin_pooled(self) -> sa.Select[Any]:
         """What a session of our own keeps, for one transaction alone."""
-        settings = {"search_path": "nodus", "jit": "off"}
+        settings = {"search_path": "nodus", "jit": "off", "plan_cache_mode": self._plans}
         if self._member:
             settings["role"] = self._role.value
         if self._pinned_now is not None:
@@ -340,8 +345,9 @@ class Database:
         member = await connection.fetchval(_SESSION, self._role.value)
         self._member = bool(member)
         if not connection.pooled:
+            plans = f"SET plan_cache_mode = {self._plans};"
             become = f"SET ROLE {self._role.value}" if member else ""
-            await connection.execute(_SETTINGS + become)
+            await connection.execute(_SETTINGS + plans + become)
         if member is False and not self._warned:  # None: there is no such role before `migrate`
             self._warned = True
             log.warning(

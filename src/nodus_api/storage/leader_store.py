@@ -15,10 +15,10 @@ from nodus_api.storage import tables as t
 from nodus_api.storage.attempt_store import fence
 from nodus_api.storage.engine import Database, DriverConnection
 from nodus_api.storage.errors import StorageUnavailable
-from nodus_api.storage.statements import database_now, notify
+from nodus_api.storage.statements import database_now
+from nodus_api.storage.wakeups import LOOP, notify
 
 LEADER_LOCK = 7237381
-LOOP_CHANNEL = "nodus_loop"
 ANSWER_SECONDS = 10.0
 
 _SESSION = """
@@ -59,7 +59,7 @@ class LeaderLine:
 
     async def listen(self, wake: Callable[[], None], lost: Callable[[], None]) -> None:
         """Call `wake` at each notification of the loop's channel, `lost` when the line ends."""
-        await self._connection.add_listener(LOOP_CHANNEL, lambda *_: wake())
+        await self._connection.add_listener(LOOP, lambda *_: wake())
         self._connection.add_termination_listener(lambda *_: lost())
 
     async def check(self) -> None:
@@ -149,8 +149,7 @@ class LeaderStore:
 
     async def wake_loop(self) -> None:
         """Tell the leader that a command or a report waits; a hint, no payload."""
-        async with self._database.single_reads() as connection:
-            await connection.execute(notify(LOOP_CHANNEL))
+        await notify(self._database, LOOP)
 
     async def reachable(self) -> bool:
         """Return True, or raise StorageUnavailable."""

@@ -21,7 +21,8 @@ from nodus_api.storage import tables as t
 from nodus_api.storage.attempt_store import fence
 from nodus_api.storage.engine import Database
 from nodus_api.storage.errors import FencedOff
-from nodus_api.storage.statements import bigints, database_now, notify
+from nodus_api.storage.statements import bigints, database_now
+from nodus_api.storage.wakeups import FEED, notify
 
 _GOES_ON = ("Active", "Suspended")
 """Workloads that may yet start something."""
@@ -97,8 +98,7 @@ class RetirementStore:
             held = {"nos": chosen}
             machines = list((await connection.execute(_machines_of(), held)).scalars())
             await connection.execute(_retire(), held)
-        async with self._database.single_reads() as connection:
-            await connection.execute(notify("nodus_feed"))
+        await notify(self._database, FEED)
         if machines:
             await self._drop_machines(token, t.machines.c.no == sa.any_(bigints("nos")), machines)
         return len(chosen)

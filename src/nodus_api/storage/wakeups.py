@@ -10,9 +10,9 @@ import logging
 from collections.abc import AsyncIterator
 
 import asyncpg
-import sqlalchemy as sa
 
 from nodus_api.clock import Clock
+from nodus_api.storage import statements
 from nodus_api.storage.engine import Database, DriverConnection
 from nodus_api.storage.errors import StorageError
 from nodus_api.tasks import end, spawn
@@ -129,4 +129,4 @@ async def notify(database: Database, channel: str) -> None:
     Never inside the transaction that writes: a notifying commit takes an instance-wide lock.
     """
     async with database.single_reads() as connection:
-        await connection.execute(sa.select(sa.func.pg_notify(channel, "")))
+        await connection.execute(statements.notify(channel))
