@@ -20,6 +20,7 @@ from nodus_api.cli.interrupts import ended_like_ctrl_c
 from nodus_api.cli.options import output_option
 from nodus_api.cli.tabular import render_table
 from nodus_api.clock import SystemClock
+from nodus_api.garbage import look_seldom
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 _FIGURES = ("SAMPLES", "MEDIAN", "P90", "P99", "RATIO", "LOW..HIGH", "BEFORE")
@@ -136,6 +137,7 @@ def soak(minutes: float, rate: float, watchers: int, json_file: Path | None, out
         chance=random.SystemRandom().random,
         tell=lambda line: click.echo(line, err=True),
     )
+    look_seldom()  # as the parts do that are measured
     with ended_like_ctrl_c(), reported():
         try:
             report = asyncio.run(run)

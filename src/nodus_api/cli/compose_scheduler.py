@@ -12,6 +12,7 @@ from uuid import UUID, uuid4
 from nodus_api.cli.compose import certificates, open_database, tell_where
 from nodus_api.cli.data_directory import DataDirectory
 from nodus_api.clock import Clock, SystemClock
+from nodus_api.garbage import look_seldom
 from nodus_api.out_of_memory import ends_the_process
 from nodus_api.scheduler import Retention, Scheduler
 from nodus_api.scheduler.health import HealthServer
@@ -37,6 +38,7 @@ async def run_scheduler(
     clock = SystemClock()
     directory = DataDirectory(settings.data_dir)
     async with AsyncExitStack() as memory, open_database(settings, Role.SCHEDULER) as database:
+        look_seldom()
         directory.run.mkdir(mode=0o700, parents=True, exist_ok=True)
         installation = await Feed(database, clock=clock).installation()
         scheduler = Scheduler(
