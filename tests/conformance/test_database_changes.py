@@ -25,6 +25,7 @@ from tests.history.together import together
 from nodus_api.clock import SystemClock
 from nodus_api.storage.engine import Database, Role
 from nodus_api.storage.migrate import downgrade, script_location, upgrade
+from nodus_api.storage.revision import HEAD
 from nodus_api.tasks import end, spawn
 
 pytestmark = pytest.mark.slow  # a Postgres and a server of its own
@@ -190,7 +191,7 @@ async def test_a_migration_under_a_running_server(site: Site, tmp_path: Path) ->
     changes = (
         upgrade_to_the_next(site, scripts),
         *(widened(site, text) for text in WIDER),
-        downgrade(site.postgres.url, "0001", scripts=scripts),
+        downgrade(site.postgres.url, HEAD, scripts=scripts),
     )
     async with watched(site, since) as told, asked_all_the_time(ask), asked_all_the_time(begin):
         head = since
@@ -212,7 +213,7 @@ async def test_a_migration_under_a_running_server(site: Site, tmp_path: Path) ->
 
 
 async def upgrade_to_the_next(site: Site, scripts: Path) -> None:
-    text = NEXT_REVISION.format(head="0001")
+    text = NEXT_REVISION.format(head=HEAD)
     await asyncio.to_thread((scripts / "versions" / "later.py").write_text, text)
     await upgrade(site.postgres.url, scripts=scripts)
 

@@ -27,8 +27,13 @@ from nodus_api.storage.embedded import EmbeddedPostgres
 pytestmark = pytest.mark.slow  # each fault lasts seconds
 
 TABLES = "nodus.changes, nodus.feed, nodus.attempt_objects"
-SMALL_DISK = "160m"
-SETTINGS = {"fsync": "off", "max_connections": "20", "min_wal_size": "32MB", "max_wal_size": "32MB"}
+SMALL_DISK = "192m"
+SETTINGS = {"fsync": "off", "max_connections": "20", "min_wal_size": "64MB", "max_wal_size": "64MB"}
+ROOM_IN_THE_WAL = (
+    *("SELECT pg_logical_emit_message(true, 'test', '')", "SELECT pg_switch_wal()") * 3,
+    "CHECKPOINT",
+)
+"""Leaves three segments to be used again: a log without room would end the server."""
 FULL = {"reads": 10.0, "writes": 10.0, "watch": 10.0}  # F15
 CONNECTED = {"reads": 3.0, "writes": 1.0, "watch": 3.0}  # F16, and the pause between two tries
 
@@ -66,7 +71,8 @@ async def test_a_full_disk(stand: Stand) -> None:  # F15
         pytest.skip("this user may mount no small disk")
     with fault(stand) as seen:
         connection: Connection = await asyncpg.connect(stand.postgres.url)
-        await connection.execute("SELECT pg_switch_wal()")  # a log without room ends the server
+        for statement in ROOM_IN_THE_WAL:
+            await connection.execute(statement)
         await connection.close()
         filler = fill(stand.root)
         try:

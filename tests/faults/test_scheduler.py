@@ -22,7 +22,7 @@ import pytest
 from tests.cli.live import Up, eventually, job
 from tests.faults.proxy import Proxy
 from tests.faults.stand import CLOCK, NOBODY_LEADS, metric
-from tests.faults.test_refusals import SETTINGS, SMALL_DISK, fill, ran
+from tests.faults.test_refusals import ROOM_IN_THE_WAL, SETTINGS, SMALL_DISK, fill, ran
 from tests.storage.scene import Connection
 
 from nodus_api.storage.embedded import SOCKET, EmbeddedPostgres
@@ -149,7 +149,7 @@ def test_a_full_disk(scheduling: Scheduling) -> None:  # F15
         pytest.skip("this user may mount no small disk")
     url = scheduling.postgres.url
     with through(scheduling, "full") as log:
-        execute(url, "SELECT pg_switch_wal()")  # a log without room ends the server
+        execute(url, *ROOM_IN_THE_WAL)
         filler = fill(disk)
         try:
             os.truncate(filler, filler.stat().st_size - ROOM)
@@ -192,10 +192,11 @@ def test_a_network_that_swallows(scheduling: Scheduling) -> None:  # F06, F26
     assert _messages(scheduling, log).count(HELD) == 1
 
 
-def execute(url: str, statement: str) -> None:
+def execute(url: str, *statements: str) -> None:
     async def run() -> None:
         connection: Connection = await asyncpg.connect(url)
-        await connection.execute(statement)
+        for statement in statements:
+            await connection.execute(statement)
         await connection.close()
 
     asyncio.run(run())

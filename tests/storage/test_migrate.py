@@ -4,7 +4,8 @@ import asyncio
 import os
 import shutil
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -193,6 +194,62 @@ async def test_each_revision_of_this_version_goes_back_and_up_again(own_url: str
     assert (await writer.fetch(log))[: len(rows)] == rows
     assert await writer.fetchval("SELECT count(*) FROM changes") == len(rows) + 2 * len(states) - 2
     await writer.close()
+
+
+_DIES = """
+CREATE SEQUENCE public.commands;
+CREATE TABLE public.death (at bigint);
+CREATE FUNCTION public.die() RETURNS event_trigger LANGUAGE plpgsql SECURITY DEFINER
+  AS $$BEGIN
+  IF nextval('public.commands') = (SELECT at FROM public.death) THEN
+    PERFORM pg_terminate_backend(pg_backend_pid()); END IF; END $$;
+CREATE EVENT TRIGGER dies ON ddl_command_end EXECUTE FUNCTION public.die();
+"""
+
+
+async def dies_at_each(
+    admin: Connection, url: str, act: Callable[[], Awaitable[None]], *, every: int
+) -> int:
+    """Let the server's session end after each `every`-th command; return how many there are.
+
+    Nothing must be left of what was done by then. The last try, which nothing disturbs, is whole.
+    """
+    before, at = await state(url), 1
+    while True:
+        await admin.execute("SELECT setval('public.commands', 1, false)")
+        await admin.execute("DELETE FROM public.death")
+        await admin.execute("INSERT INTO public.death VALUES ($1)", at)
+        try:
+            await act()
+        except StorageUnavailable:
+            assert await state(url) == before
+            at += every
+        else:
+            made: int = await admin.fetchval("SELECT last_value FROM public.commands")
+            return made
+
+
+async def test_a_death_at_any_command_leaves_nothing(empty_url: str) -> None:
+    await migrate.upgrade(empty_url)
+    whole = await state(empty_url)
+    admin: Connection = await asyncpg.connect(empty_url)
+    try:
+        await admin.execute("DROP SCHEMA nodus CASCADE")
+        await admin.execute("CREATE SCHEMA nodus AUTHORIZATION nodus_migrate")  # as roles are made
+        await admin.execute(_DIES)
+
+        made = await dies_at_each(admin, empty_url, partial(migrate.upgrade, empty_url), every=25)
+
+        assert made > 100
+        assert await state(empty_url) == whole
+        for to in reversed(REVISIONS[:-1]):
+            back = partial(migrate.downgrade, empty_url, to)
+            assert await dies_at_each(admin, empty_url, back, every=3) > 5
+        again = partial(migrate.upgrade, empty_url)
+        assert await dies_at_each(admin, empty_url, again, every=3) > 5
+        assert await state(empty_url) == whole
+    finally:
+        await admin.close()
 
 
 async def test_a_server_refuses_what_a_newer_version_made(own_url: str, later: Path) -> None:
