@@ -167,7 +167,12 @@ class SharedDatabases:
     def __init__(self, url: str) -> None:
         self.clock = ManualClock(START)
         self.by_role = {
-            role: Database(url, role=role, pinned_now=lambda: self.clock.now())
+            role: Database(
+                url,
+                role=role,
+                plan_once=role is Role.SCHEDULER,  # as the part of that role does
+                pinned_now=lambda: self.clock.now(),
+            )
             for role in (Role.SCHEDULER, Role.API)
         }
 

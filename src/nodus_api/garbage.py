@@ -9,7 +9,7 @@ import gc
 _THRESHOLDS = (50_000, 10, 10)
 """New objects, and rounds of the younger generations, between two collections.
 
-A connection leaves its cycles in the oldest generation: seldom must not mean never.
+Seldom must not mean never: what is in a cycle stays until then (a failed task and its traceback).
 """
 
 

@@ -515,6 +515,8 @@ ENDINGS = {
     "a list": request(N, "Connection: close"),
     "a list of a connection kept": request(N),
     "a watch cut off": request(f"{A}?watch=true"),
+    "a list of HTTP/1.0": request(N, version="1.0"),
+    "a watch of HTTP/1.0": request(f"{A}?watch=true", version="1.0"),
     "what is not found": request("/nothing"),
     "what is no request": b"\x16\x03\x01 noise\r\n\r\n",
     "a header block cut off": b"GET / HTTP/1.1\r\nHost: ",

@@ -85,7 +85,7 @@ async def a_local_world(
 ) -> AsyncIterator[LocalWorld]:
     """Yield a world of real processes; `now` is the database's clock, None for its own."""
     root = Path(tempfile.mkdtemp(prefix="nodus-"))
-    database = Database(database_url, role=Role.SCHEDULER, pinned_now=now)
+    database = Database(database_url, role=Role.SCHEDULER, plan_once=True, pinned_now=now)
     async with database.transaction(read_only=True) as connection:
         installation: UUID = (await connection.execute(sa.select(t.installation.c.id))).scalar_one()
     supplier = LocalSupplier(

@@ -62,7 +62,9 @@ class MortalDatabase(Database):
 
 @pytest.fixture
 async def mortal(clean_database: str, clock: ManualClock) -> AsyncIterator[MortalDatabase]:
-    database = MortalDatabase(clean_database, role=Role.SCHEDULER, pinned_now=clock.now)
+    database = MortalDatabase(
+        clean_database, role=Role.SCHEDULER, plan_once=True, pinned_now=clock.now
+    )
     yield database
     await database.close()
 

@@ -30,7 +30,9 @@ CRASHES = 2
 
 @pytest.fixture
 async def mortal(clean_database: str, clock: ManualClock) -> AsyncIterator[MortalDatabase]:
-    database = MortalDatabase(clean_database, role=Role.SCHEDULER, pinned_now=clock.now)
+    database = MortalDatabase(
+        clean_database, role=Role.SCHEDULER, plan_once=True, pinned_now=clock.now
+    )
     yield database
     await database.close()
 

@@ -127,6 +127,9 @@ class NodusProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
         self._unset_keepalive_if_required()
         # request and connection hold each other, and garbage is seldom looked for
+        for cycle in (self.cycle, self._answered, *(waiting for waiting, _ in self.pipeline)):
+            if cycle is not None:
+                vars(cycle).pop("send", None)  # our own, which refers to the cycle
         self.app_state = {}
         self.pipeline.clear()
         self._answered = None

@@ -37,9 +37,16 @@ def tell_where(what: str, bound: socket.socket) -> None:
 
 
 @asynccontextmanager
-async def open_database(settings: Settings, role: Role) -> AsyncIterator[Database]:
+async def open_database(
+    settings: Settings, role: Role, *, plan_once: bool = False
+) -> AsyncIterator[Database]:
     """Yield the part's database, its schema checked (AS-096); refuses an old or missing one."""
-    database = Database(find_database(settings), role=role, pool_size=settings.database_pool_size)
+    database = Database(
+        find_database(settings),
+        role=role,
+        pool_size=settings.database_pool_size,
+        plan_once=plan_once,
+    )
     try:
         await check_schema(database)
         yield database

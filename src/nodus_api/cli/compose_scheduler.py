@@ -37,7 +37,10 @@ async def run_scheduler(
     """
     clock = SystemClock()
     directory = DataDirectory(settings.data_dir)
-    async with AsyncExitStack() as memory, open_database(settings, Role.SCHEDULER) as database:
+    async with (
+        AsyncExitStack() as memory,
+        open_database(settings, Role.SCHEDULER, plan_once=True) as database,
+    ):
         look_seldom()
         directory.run.mkdir(mode=0o700, parents=True, exist_ok=True)
         installation = await Feed(database, clock=clock).installation()

@@ -66,7 +66,9 @@ def update_rows(
 
 def as_json(rows: Iterable[Row]) -> dict[str, Any]:
     """Return the parameters of a statement over `rows`; what is left out of a row is NULL in it."""
-    return {ROWS: [{name: of for name, of in row.items() if of is not None} for row in rows]}
+    return {
+        ROWS: [{name: value for name, value in row.items() if value is not None} for row in rows]
+    }
 
 
 def _plain_type(kind: Any) -> Any:

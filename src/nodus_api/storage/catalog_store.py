@@ -16,6 +16,7 @@ from nodus_api.kernel.vocabulary import Market
 from nodus_api.storage import tables as t
 from nodus_api.storage.attempt_store import fence
 from nodus_api.storage.bulk import as_json, insert_rows, upsert_rows
+from nodus_api.storage.conditions import machine_open
 from nodus_api.storage.engine import Database
 from nodus_api.storage.statements import bigints
 
@@ -272,7 +273,7 @@ def _offers(supplier: str) -> sa.Select[Any]:
     )
     since = (
         sa.select(sa.func.count())
-        .where(t.machines.c.offer == t.supplier_offers.c.no, t.machines.c.state != "Gone")
+        .where(t.machines.c.offer == t.supplier_offers.c.no, machine_open())
         .where(
             sa.or_(
                 t.machines.c.granted >= looked,

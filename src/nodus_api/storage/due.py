@@ -11,6 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from nodus_api.storage import tables as t
+from nodus_api.storage.conditions import machine_open
 from nodus_api.storage.statements import bigints, database_now
 
 _QUEUED = ("Pending", "Placing")
@@ -149,7 +150,7 @@ def _machines(*columns: Any) -> sa.Select[Any]:
             *columns,
         )
         .join(t.leases, t.leases.c.machine == t.machines.c.no)
-        .where(t.machines.c.state != "Gone")
+        .where(machine_open())
         .where(
             ~sa.exists().where(
                 later.c.machine == t.leases.c.machine, later.c.fence > t.leases.c.fence
@@ -262,7 +263,7 @@ def next_moment() -> sa.Select[Any]:
         .where(moments > since)
     )
     of_machines = sa.select(sa.func.min(t.machines.c.next_try).label("at")).where(
-        t.machines.c.state != "Gone", t.machines.c.next_try > since
+        machine_open(), t.machines.c.next_try > since
     )
     both = of_attempts.union_all(of_machines).subquery()
     return sa.select(sa.func.min(both.c.at) - database_now)

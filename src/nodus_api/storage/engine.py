@@ -67,6 +67,7 @@ SET tcp_keepalives_idle = 5;
 SET tcp_keepalives_interval = 5;
 SET tcp_keepalives_count = 3;
 """
+_PLAN_ONCE = "SET plan_cache_mode = force_generic_plan;"
 _numbers = itertools.count()  # of statements
 
 _PIN = "SELECT set_config('nodus.now', $1, false)"
@@ -141,9 +142,10 @@ class Database:
     """A pool of connections in one role.
 
     `url` is a libpq-style address, a Unix socket included
-    (`postgresql://user@/nodus?host=/run/dir`). `pinned_now`, for tests, is what `nodus.now()`
-    answers in every transaction. All failures are `storage.errors`; connecting happens at first
-    use.
+    (`postgresql://user@/nodus?host=/run/dir`). `plan_once` is for whoever repeats a few large
+    statements, as the loop does: to plan one takes several times as long as to run it.
+    `pinned_now`, for tests, is what `nodus.now()` answers in every transaction. All failures are
+    `storage.errors`; connecting happens at first use.
     """
 
     def __init__(
@@ -152,14 +154,13 @@ class Database:
         *,
         role: Role,
         pool_size: int = 5,
+        plan_once: bool = False,
         pinned_now: Callable[[], datetime] | None = None,
     ) -> None:
         self._url = driver_url(url)
         self._role = role
         self._pinned_now = pinned_now
-        # the loop's statements are few and large, and always find their rows by the same keys: to
-        # plan one anew takes several times as long as to run it
-        self._plans = "force_generic_plan" if role is Role.SCHEDULER else "auto"
+        self._plan_once = plan_once
         self._warned = False
         self.where = mask_password(self._url)
         self._written = 0
@@ -289,7 +290,7 @@ class Database:
 
     def _begin_pooled(self) -> sa.Select[Any]:
         """What a session of our own keeps, for one transaction alone."""
-        settings = {"search_path": "nodus", "jit": "off", "plan_cache_mode": self._plans}
+        settings = {"search_path": "nodus", "jit": "off"}
         if self._member:
             settings["role"] = self._role.value
         if self._pinned_now is not None:
@@ -345,9 +346,9 @@ class Database:
         member = await connection.fetchval(_SESSION, self._role.value)
         self._member = bool(member)
         if not connection.pooled:
-            plans = f"SET plan_cache_mode = {self._plans};"
+            plan = _PLAN_ONCE if self._plan_once else ""
             become = f"SET ROLE {self._role.value}" if member else ""
-            await connection.execute(_SETTINGS + plans + become)
+            await connection.execute(_SETTINGS + plan + become)
         if member is False and not self._warned:  # None: there is no such role before `migrate`
             self._warned = True
             log.warning(

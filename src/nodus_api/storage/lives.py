@@ -19,6 +19,7 @@ from nodus_api.kernel.attempt import Cursor
 from nodus_api.kernel.vocabulary import OwnerKind, Reason
 from nodus_api.storage import tables as t
 from nodus_api.storage.circumstances import Circumstances, read_circumstances
+from nodus_api.storage.conditions import workload_named
 from nodus_api.storage.last_words import last_words_of
 from nodus_api.storage.statements import database_now
 
@@ -160,7 +161,7 @@ async def owners_of(connection: AsyncConnection, project: str) -> list[str]:
     workloads = t.workloads.c
     query = (
         sa.select(sa.func.lower(workloads.kind) + "/" + workloads.name)
-        .where(workloads.project == project, workloads.state != "Deleted")
+        .where(workloads.project == project, workload_named())
         .order_by(sa.text("1"))
         .limit(MOST_NAMES)
     )

@@ -16,6 +16,7 @@ from sqlalchemy.dialects import postgresql
 
 from nodus_api.storage import tables as t
 from nodus_api.storage.bulk import insert_rows, rows_of, update_rows, upsert_rows
+from nodus_api.storage.conditions import machine_open
 
 ATTEMPT_IDENTITY = (
     "uid", "project", "name", "workload", "slot", "epoch", "queued",
@@ -227,7 +228,7 @@ def insert_machines() -> sa.Executable:
 def write_machines() -> sa.Update:
     """Write machines that are not Gone yet: nothing leaves that state. Primary key."""
     statement = update_rows(t.machines, ["no"], MACHINE_STATE)
-    return statement.where(t.machines.c.state != "Gone").returning(t.machines.c.no)
+    return statement.where(machine_open()).returning(t.machines.c.no)
 
 
 @cache

@@ -17,6 +17,7 @@ from nodus_api.kernel.vocabulary import OwnerKind
 from nodus_api.storage import tables as t
 from nodus_api.storage.attempt_store import fence
 from nodus_api.storage.bulk import as_json, upsert_rows
+from nodus_api.storage.conditions import workload_named
 from nodus_api.storage.engine import Database
 from nodus_api.storage.records import Command, Slot, Workload
 from nodus_api.storage.spending_store import Spending, read_spending
@@ -130,7 +131,7 @@ class WorkloadStore:
                 t.workloads.c.project == project,
                 t.workloads.c.kind == kind.value,
                 t.workloads.c.name == name,
-                t.workloads.c.state != "Deleted",
+                workload_named(),
             ),
         ) as edit:
             yield edit

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from operator import attrgetter
-from typing import Any
 from uuid import UUID
 
 from nodus_api.watchcache.entry import Entry, Selection
@@ -103,7 +102,7 @@ class EventLog:
 
     def __init__(self, dropped: int) -> None:
         """`dropped`: changes up to this revision are not here."""
-        self._events: list[Any] = []  # Event from _start on, before it None
+        self._events: list[Event] = []
         self._start = 0
         self.dropped = dropped
 
@@ -123,7 +122,8 @@ class EventLog:
         """Take the first event out."""
         event = self.at(0)
         self.dropped = event.rev
-        self._events[self._start] = None  # a quiet project's list would hold it for long
+        # nobody looks before _start, and a quiet project's list would hold it for long
+        self._events[self._start] = None  # type: ignore[call-overload]
         self._start += 1
         # the dead front is cut off once it is half of the list: O(1) a drop, on average
         if self._start > 1024 and self._start * 2 > len(self._events):
@@ -143,8 +143,7 @@ class EventLog:
 
     def at(self, index: int) -> Event:
         """Return the event at `index`, counted from the first kept."""
-        event: Event = self._events[self._start + index]
-        return event
+        return self._events[self._start + index]
 
 
 class History:

@@ -17,7 +17,7 @@ class MortalDatabase(Database):
     """Counts statements and commits; at the one chosen, and at all later ones, it kills."""
 
     def __init__(self, url: str, *, pinned_now: Callable[[], datetime]) -> None:
-        super().__init__(url, role=Role.SCHEDULER, pinned_now=pinned_now)
+        super().__init__(url, role=Role.SCHEDULER, plan_once=True, pinned_now=pinned_now)
         self.left: int | None = None
         """So many more statements and commits live; None: for ever."""
         for event in ("before_cursor_execute", "commit"):
