@@ -12,6 +12,7 @@ from nodus_api.kernel.offering import (
     OfferingClass,
     candidates_of,
 )
+from nodus_api.kernel.prediction import interruption_rate
 from nodus_api.kernel.vocabulary import Market, Reason, Trigger
 from nodus_api.scheduler.context import LoopContext
 from nodus_api.storage.batch import Batch
@@ -179,6 +180,7 @@ def _class_stats(offers: Sequence[Offer], market: Market, now: datetime) -> Cand
     resting = [one.stats[market].backoff_until for one in offers if backing_off(one, market, now)]
     ends = [end for end in resting if end is not None]
     return CandidateStats(
+        interruptions_per_hour=interruption_rate(market, interruptions=0.0, exposure_hours=0.0),
         available=None if unknown else sum(known),
         largest_available=None if unknown else max(known, default=0),
         backoff_until=min(ends) if ends and len(ends) == len(offers) else None,

@@ -12,6 +12,7 @@ from nodus_api.scheduler.errands import Offered
 from nodus_api.storage import due
 from nodus_api.storage.batch import Batch
 from nodus_api.storage.catalog_store import Offer
+from nodus_api.suppliers.catalog import CatalogConflict, merge
 from nodus_api.suppliers.supplier import OfferedClass, SupplierOffer
 
 log = logging.getLogger(__name__)
@@ -42,11 +43,14 @@ async def _ask(loop: LoopContext, asked: datetime) -> Offered:
 
 
 async def _write(loop: LoopContext, answer: Offered) -> None:
-    classes = {one.offered_class.name: _class(one.offered_class) for one in answer.offers}
-    offers = [_offer(one) for one in answer.offers]
-    roomier = await loop.catalog.sync(
-        loop.reign.token, list(classes.values()), offers, asked=answer.asked
-    )
+    try:
+        catalog = merge({loop.supplier.name: answer.offers})
+    except CatalogConflict as conflict:
+        log.error("what the supplier offers is not believed", extra={"cause": str(conflict)})
+        return
+    classes = [_class(one) for one in catalog.classes]
+    offers = [_offer(one.offer) for one in catalog.offers]
+    roomier = await loop.catalog.sync(loop.reign.token, classes, offers, asked=answer.asked)
     loop.offers_known = True
     if roomier:
         await hasten_waiting(loop)

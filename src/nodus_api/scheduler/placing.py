@@ -28,6 +28,7 @@ from nodus_api.scheduler.ganging import Ranks, units
 from nodus_api.scheduler.intents import intended
 from nodus_api.scheduler.settling import budget, counters_of
 from nodus_api.storage.batch import Batch
+from nodus_api.storage.checkpoint_store import restore_sources
 from nodus_api.storage.records import AttemptRecord, Decided
 
 
@@ -42,8 +43,11 @@ async def place_queued(loop: LoopContext) -> bool:
 
     async def work(batch: Batch) -> None:
         catalog = room.catalog
+        resuming = [no for no, record in batch.records.items() if record.attempt.resumes]
+        stored = await restore_sources(batch.connection, resuming) if resuming else {}
         for ranks in units(batch.records.values()):
-            catalog = _place(loop, batch, ranks, catalog)
+            sizes = [stored[one.no].size_bytes for one in ranks if one.no in stored]
+            catalog = _place(loop, batch, ranks, catalog, max(sizes, default=None))
         room.catalog = catalog
 
     await loop.in_batches("place", nos, work)
@@ -57,17 +61,20 @@ class _Room:
         self.catalog = catalog
 
 
-def _place(loop: LoopContext, batch: Batch, ranks: Ranks, catalog: Catalog) -> Catalog:
+def _place(
+    loop: LoopContext, batch: Batch, ranks: Ranks, catalog: Catalog, restore_bytes: int | None
+) -> Catalog:
     """Move one Attempt, or all ranks of a gang, by what placement decides (SC-130, SC-131).
 
-    Return what is left of the catalog.
+    `restore_bytes` is the size of the checkpoint to go on from, of several ranks the largest: they
+    read side by side (SC-301). Return what is left of the catalog.
     """
     now = batch.now
     if not all(_may_place(one, now) for one in ranks):
         return catalog
     spec = WorkloadSpec.from_json(ranks[0].workload.kind, ranks[0].workload.spec)
     claimed = [_claimed(one, spec, now) for one in ranks]
-    request = _request(claimed, spec, catalog)
+    request = _request(claimed, spec, catalog, restore_bytes)
     seen = catalog.snapshot
     decision = place(request, seen, now)
     moved, catalog = _decided(loop, claimed, decision, catalog, now)
@@ -102,7 +109,9 @@ def _claimed(record: AttemptRecord, spec: WorkloadSpec, now: datetime) -> Attemp
     return record.moved(advance(record.attempt, events.Claimed(at=now, start_deadline=deadline)))
 
 
-def _request(ranks: Ranks, spec: WorkloadSpec, catalog: Catalog) -> PlacementRequest:
+def _request(
+    ranks: Ranks, spec: WorkloadSpec, catalog: Catalog, restore_bytes: int | None
+) -> PlacementRequest:
     """Ask for all ranks at once: what any of them lost or did not get is avoided for all."""
     lead = ranks[0].attempt
     lost = (one for record in ranks for one in record.slot.lost_candidates)
@@ -111,6 +120,7 @@ def _request(ranks: Ranks, spec: WorkloadSpec, catalog: Catalog) -> PlacementReq
         remaining_cost_usd=budget(ranks[0]),
         cursor=lead.restore.cursor if lead.restore else None,
         resumes=any(record.attempt.resumes for record in ranks),
+        restore_bytes=restore_bytes,
         start_deadline=lead.start_deadline,
         lost=tuple(
             LostCandidate(

@@ -44,10 +44,11 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
-    """Where a checkpoint lies, and its SHA-256 in hex."""
+    """Where a checkpoint lies, its SHA-256 in hex, and its size."""
 
     uri: str
     sha256: str
+    size_bytes: int
 
 
 @cache
@@ -137,12 +138,14 @@ async def restore_sources(connection: AsyncConnection, nos: Sequence[int]) -> di
         kept.seq == t.attempts.c.restore_seq,
     )
     query = (
-        sa.select(t.attempts.c.no, kept.uri, kept.sha256)
+        sa.select(t.attempts.c.no, kept.uri, kept.sha256, kept.bytes)
         .join(t.checkpoints, same)
         .where(t.attempts.c.no == sa.any_(bigints("nos")), kept.deleted.is_(None))
     )
     found = await connection.execute(query, {"nos": list(nos)})
-    return {row.no: Stored(uri=row.uri, sha256=row.sha256.hex()) for row in found}
+    return {
+        row.no: Stored(uri=row.uri, sha256=row.sha256.hex(), size_bytes=row.bytes) for row in found
+    }
 
 
 async def verdict_on(
