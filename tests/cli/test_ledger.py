@@ -1,5 +1,8 @@
 """The cost table: what is charged, covered and archived, and that it must add up."""
 
+import asyncio
+import csv
+import io
 import json
 from decimal import Decimal
 from typing import Any
@@ -7,10 +10,12 @@ from uuid import UUID
 
 import asyncpg
 import pytest
+from tests.cli.conftest import Nodus
 
 from nodus_api.cli.cost import check_costs, costs_as_json, show_costs
 from nodus_api.cli.errors import Failed
-from nodus_api.cli.ledger import CostLine, CostTable, read_costs
+from nodus_api.cli.ledger import GROUPS, CostLine, CostTable, read_costs
+from nodus_api.cli.options import print_csv
 from nodus_api.storage.engine import Database
 
 HEAD = '{"apiVersion":"nodus.dev/v1","kind":"Attempt","metadata":{"resourceVersion":""'
@@ -151,3 +156,75 @@ def test_a_difference_of_a_micro_dollar_is_an_error() -> None:
 
     with pytest.raises(Failed, match=r"add up to 1.000000 USD, but the Attempts say 1.000001 USD"):
         check_costs(costs)
+
+
+# as CSV -----------------------------------------------------------------------------------------
+
+
+SHEET = """\
+owner,attempts,hours,bootUSD,runningUSD,restoreUSD,teardownUSD,totalUSD,coveredUSD\r
+default/job/old,1,0.166667,0.000000,0.500000,0.000000,0.000000,0.500000,0.000000\r
+default/job/train,3,1.041667,0.050000,3.000001,0.000003,0.000000,3.050004,0.025000\r
+"""
+
+
+@pytest.mark.usefixtures("ledger")
+async def test_a_sheet_has_a_header_and_exact_amounts(nodus: Nodus, clean_database: str) -> None:
+    where = ("--database-url", clean_database)
+    asked = ("cost", "--by", "owner", "-o", "csv")
+    first = await asyncio.to_thread(nodus, *asked, *where)
+    again = await asyncio.to_thread(nodus, *asked, "-n", "default", *where)
+
+    assert (first.exit_code, first.stderr) == (0, "")
+    assert first.stdout_bytes.decode() == SHEET  # RFC 4180: CRLF ends every line
+    assert again.stdout_bytes == first.stdout_bytes
+
+
+@pytest.mark.usefixtures("ledger")
+@pytest.mark.parametrize("by", GROUPS)
+async def test_a_sheet_says_what_the_json_says(nodus: Nodus, clean_database: str, by: str) -> None:
+    where = ("--database-url", clean_database)
+    sheet = await asyncio.to_thread(nodus, "cost", "--by", by, "-o", "csv", *where)
+    told = await asyncio.to_thread(nodus, "cost", "--by", by, "-o", "json", *where)
+
+    rows = list(csv.DictReader(io.StringIO(sheet.stdout_bytes.decode(), newline="")))
+    shown = json.loads(told.stdout)
+    assert rows == [
+        {key: str(value) for key, value in one.items() if key != "coveredByNodus"}
+        for one in shown["items"]
+    ]
+    total = sum((Decimal(row["totalUSD"]) for row in rows), Decimal(0))
+    assert f"{total:f}" == shown["totalUSD"] == "3.550004"
+
+
+async def test_a_sheet_of_nothing_is_its_header(nodus: Nodus, clean_database: str) -> None:
+    sheet = await asyncio.to_thread(nodus, "cost", "-o", "csv", "--database-url", clean_database)
+
+    assert sheet.exit_code == 0
+    assert sheet.stdout_bytes.decode() == SHEET.splitlines(keepends=True)[0]
+
+
+@pytest.mark.usefixtures("ledger")
+async def test_a_sheet_that_does_not_add_up_is_an_error(nodus: Nodus, clean_database: str) -> None:
+    connection: Any = await asyncpg.connect(clean_database)
+    await connection.execute("SET session_replication_role = replica")  # no trigger refuses it
+    await connection.execute("UPDATE nodus.cost_segments SET usd = usd + 0.000001 WHERE seq = 1")
+    await connection.close()
+    asked = ("cost", "-o", "csv", "--database-url", clean_database)
+    sheet = await asyncio.to_thread(nodus, *asked)
+
+    assert sheet.exit_code == 1
+    assert "add up to 3.550005 USD, but the Attempts say 3.550004 USD" in sheet.stderr
+
+
+def test_a_quote_and_a_comma_are_quoted(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    print_csv(["owner", "note"], [["a", 'says "b", and c']])
+
+    assert capfdbinary.readouterr().out == b'owner,note\r\na,"says ""b"", and c"\r\n'
+
+
+def test_a_form_that_is_not_there_is_refused(nodus: Nodus) -> None:
+    result = nodus("cost", "-o", "xml")
+
+    assert result.exit_code == 2
+    assert "'xml' is not one of 'table', 'json', 'csv'" in result.stderr

@@ -10,10 +10,11 @@ from nodus_api.cli.meant import project_must_exist
 from nodus_api.cli.options import (
     database_options,
     opened,
-    output_option,
+    print_csv,
     print_json,
     run_async,
     settings_from,
+    sheet_output_option,
 )
 from nodus_api.cli.tabular import render_table
 from nodus_api.kernel.money import format_hours, format_usd, hours_of
@@ -29,28 +30,32 @@ from nodus_api.kernel.money import format_hours, format_usd, hours_of
 )
 @click.option("-n", "--project", help="One project [all].")
 @database_options
-@output_option
+@sheet_output_option
 @run_async
 async def cost(by: str, project: str | None, output: str, **options: Any) -> None:
     """Show what Attempts cost in USD, by segment, and prove that the segments add up.
 
     COVERED is what Nodus paid itself; it is in no other column. The sums of the ledger are
     compared with what the Attempts themselves say they cost, to the micro-dollar; a difference is
-    an error.
+    an error. -o csv prints the lines for a spreadsheet, a line for each without the sum of all.
 
     \b
     Example:
       nodus cost --by owner
       nodus cost --by segment -n team-a -o json
+      nodus cost --by owner -o csv > costs.csv
     """
     async with opened(settings_from(options)) as database, database.snapshot() as connection:
         if project is not None:
             await project_must_exist(connection, project)
         costs = await read_costs(connection, by=by, project=project)
-    if output == "json":
-        print_json(costs_as_json(costs, by))
-    else:
-        show_costs(costs, by)
+    match output:
+        case "json":
+            print_json(costs_as_json(costs, by))
+        case "csv":
+            print_csv(*costs_as_sheet(costs, by))
+        case _:
+            show_costs(costs, by)
     check_costs(costs)
 
 
@@ -94,6 +99,16 @@ def costs_as_json(costs: CostTable, by: str) -> dict[str, Any]:
         "attemptsTotalUSD": format_usd(costs.documents_total),
         "addsUp": costs.adds_up,
     }
+
+
+def costs_as_sheet(costs: CostTable, by: str) -> tuple[list[str], list[list[str]]]:
+    """Return the headings, those of the JSON, and a row a line; hours and USD have 6 decimals.
+
+    There is no row of totals: who sums a column gets them.
+    """
+    headings = [by, "attempts", "hours", *(f"{s.lower()}USD" for s in SEGMENTS)]
+    headings += ["totalUSD", "coveredUSD"]
+    return headings, [_row(line.group, line) for line in costs.lines]
 
 
 def _row(group: str, line: CostLine) -> list[str]:

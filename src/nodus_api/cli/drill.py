@@ -6,21 +6,36 @@ from typing import Any
 import click
 
 from nodus_api.cli.asking import answered, ask_drill
+from nodus_api.cli.drill_schedule import schedule
 from nodus_api.cli.errors import Refused
+from nodus_api.cli.losses import loss_of, trigger_option
 from nodus_api.cli.options import database_options, opened, project_option, run_async, settings_from
 from nodus_api.durations import format_duration, parse_duration
 from nodus_api.kernel.drills import LONGEST_NOTICE, USUAL_NOTICE, Loss
 from nodus_api.workloads import Outcome
 
+_SCHEDULE = "schedule"
 
-@click.command()
+
+class _Drill(click.Command):
+    """`nodus drill ATTEMPT`, or `nodus drill schedule ...`: no Attempt has that for a name."""
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        """Return the context of the command, or of its schedules."""
+        if args[:1] == [_SCHEDULE]:
+            return schedule.make_context(f"{info_name} {_SCHEDULE}", args[1:], parent, **extra)
+        return super().make_context(info_name, args, parent, **extra)
+
+
+@click.command(cls=_Drill)
 @click.argument("attempt")
-@click.option(
-    "--trigger",
-    required=True,
-    metavar="|".join(Loss),
-    help="What the machine is lost by.",
-)
+@trigger_option
 @click.option("--notice", help="How long before a preemption it is announced [30s].")
 @click.option("--no-wait", is_flag=True, help="Do not wait for the scheduler's answer.")
 @project_option
@@ -35,13 +50,15 @@ async def drill(
     machine dies without a word. heartbeat: its runner falls silent, which is borne for 2 to 10
     minutes. readiness: its machine fails its checks, before the program starts. The slot is
     replaced as after a real loss, and no counter of retries or replacements moves.
+    `nodus drill schedule` has a project drilled again and again, see its --help.
 
     \b
     Example:
       nodus drill train-0-e1-k7f3q --trigger node-loss
       nodus drill train-0-e1-k7f3q --trigger preemption --notice 2m
+      nodus drill schedule set --trigger preemption --per-hour 0.5
     """
-    loss = _loss(trigger)
+    loss = loss_of(trigger)
     told = _notice(loss, notice)
     async with opened(settings_from(options)) as database:
         key = await ask_drill(
@@ -51,15 +68,6 @@ async def drill(
             click.echo(f"The {loss} drill of {attempt} is queued for the scheduler.")
         else:
             click.echo(_said(attempt, loss, told, await answered(database, key, attempt)))
-
-
-def _loss(trigger: str) -> Loss:
-    try:
-        return Loss(trigger)
-    except ValueError:
-        raise Refused(
-            f"{trigger!r} is no trigger of a drill: give --trigger as one of {', '.join(Loss)}."
-        ) from None
 
 
 def _notice(loss: Loss, text: str | None) -> timedelta | None:

@@ -1,6 +1,7 @@
 """`nodus estimate`: the placement of a manifest, decided and not written (SC-803)."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -18,13 +19,15 @@ from nodus_api.cli.options import (
     run_async,
     settings_from,
 )
+from nodus_api.cli.profiles import profiles_as_json, profiles_text, side_by_side
 from nodus_api.cli.submit import manifests_option, read_manifests
 from nodus_api.cli.tabular import render_table
 from nodus_api.cli.without_container import note_images
 from nodus_api.kernel.money import format_hours, format_rate, format_score, format_usd
-from nodus_api.kernel.placement import Decision, Outcome, PlacementRequest, place
+from nodus_api.kernel.placement import Decision, Outcome, PlacementRequest
 from nodus_api.kernel.scores import NAMES
 from nodus_api.kernel.spec import WorkloadSpec
+from nodus_api.kernel.vocabulary import Profile
 from nodus_api.scheduler.catalog import Catalog
 from nodus_api.storage import tables as t
 from nodus_api.storage.catalog_store import CatalogStore
@@ -45,12 +48,14 @@ async def estimate(files: tuple[str, ...], project: str, output: str, **options:
     The placement is decided as the scheduler does, on the catalog of this moment: candidates with
     their scores, what comes next, what is ruled out and why, and what it is expected to take and to
     cost. With -o json it is what `status.placement` would show, with `predicted`; of several
-    documents a list.
+    documents a list. The profiles Balanced, Cost and Speed are compared, and the one that the
+    manifest asks for is marked: with * in the table, with `asked` in `profiles` of the JSON.
 
     \b
     Example:
       nodus estimate -f job.yaml
       nodus estimate -f job.yaml -o json | jq .predicted.costUSD
+      nodus estimate -f job.yaml -o json | jq '.profiles[] | {profile, predicted}'
     """
     settings = settings_from(options)
     manifests = read_manifests(files, project)
@@ -64,13 +69,13 @@ async def estimate(files: tuple[str, ...], project: str, output: str, **options:
             " which asks the supplier what there is."
         )
     note_images(manifests, settings.supplier)
-    decisions = [_decision(one, catalog, now) for one in manifests]
+    estimates = [_estimate(one, catalog, now) for one in manifests]
     if output == "json":
-        shown = [preview(one.placement) for one in decisions]
+        shown = [one.as_json() for one in estimates]
         print_json(shown if len(shown) > 1 else shown[0])
         return
-    for manifest, decision in zip(manifests, decisions, strict=True):
-        _show(f"{manifest.kind.lower()}/{manifest.name}", decision)
+    for manifest, one in zip(manifests, estimates, strict=True):
+        _show(f"{manifest.kind.lower()}/{manifest.name}", one)
 
 
 async def _look(database: Database, projects: Collection[str]) -> datetime:
@@ -85,15 +90,35 @@ async def _look(database: Database, projects: Collection[str]) -> datetime:
         return now
 
 
-def _decision(manifest: Manifest, catalog: Catalog, now: datetime) -> Decision:
-    """Decide as for the first Attempt of a new workload (SC-301)."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Estimate:
+    """What each profile would choose, and which of them the manifest asks for."""
+
+    asked: Profile
+    by_profile: Sequence[Decision]
+
+    @property
+    def decision(self) -> Decision:
+        """Return the decision of the manifest's own profile."""
+        return next(one for one in self.by_profile if one.placement.profile is self.asked)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the preview of the manifest's own profile, and of all beside it."""
+        compared = profiles_as_json(self.by_profile, self.asked)
+        return preview(self.decision.placement) | {"profiles": compared}
+
+
+def _estimate(manifest: Manifest, catalog: Catalog, now: datetime) -> _Estimate:
+    """Decide as for the first Attempt of a new workload (SC-301), under each profile."""
     spec: WorkloadSpec = manifest.workload_spec
     request = PlacementRequest.of(spec, remaining_cost_usd=spec.limits.max_cost_usd)
-    return place(request, catalog.snapshot, now)
+    decisions = side_by_side(request, catalog.snapshot, now)
+    return _Estimate(asked=request.policy.profile, by_profile=decisions)
 
 
-def _show(what: str, decision: Decision) -> None:
+def _show(what: str, estimated: _Estimate) -> None:
     """Print the answer in a sentence, then what was weighed and what was ruled out."""
+    decision = estimated.decision
     placement = decision.placement
     click.echo(_answer(what, decision))
     if decision.top:
@@ -110,6 +135,8 @@ def _show(what: str, decision: Decision) -> None:
             for one in decision.top
         ]
         click.echo(render_table(headings, rows, right=headings[2:]), nl=False)
+        click.echo("\nBy profile, * is what the manifest asks for:")
+        click.echo(profiles_text(estimated.by_profile, estimated.asked), nl=False)
     if placement.choice is not None and placement.choice.fallbacks:
         click.echo(f"\nNext, if it has no capacity: {', '.join(placement.choice.fallbacks)}.")
     if placement.rejected:

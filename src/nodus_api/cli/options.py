@@ -1,10 +1,12 @@
 """Options that many commands share, and the settings that follow from them."""
 
 import asyncio
+import csv
 import functools
+import io
 import json
 import re
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
@@ -59,10 +61,19 @@ def project_option(command: Command) -> Command:
 
 def output_option(command: Command) -> Command:
     """Add -o/--output, table or json."""
+    return _output(command, "table", "json")
+
+
+def sheet_output_option(command: Command) -> Command:
+    """Add -o/--output, table, json or csv: for what is one line a row."""
+    return _output(command, "table", "json", "csv")
+
+
+def _output(command: Command, *forms: str) -> Command:
     return click.option(
         "-o",
         "--output",
-        type=click.Choice(["table", "json"]),
+        type=click.Choice(forms),
         default="table",
         show_default=True,
         help="Form of the answer.",
@@ -141,3 +152,10 @@ def run_async(command: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
 def print_json(value: object) -> None:
     """Print a value as indented JSON."""
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def print_csv(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print rows as RFC 4180 has it: a header row, lines that end in CRLF, quotes where needed."""
+    out = io.StringIO(newline="")
+    csv.writer(out).writerows([headings, *rows])
+    click.echo(out.getvalue().encode(), nl=False)  # bytes: no stream turns its line ends

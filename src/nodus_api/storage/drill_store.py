@@ -86,6 +86,55 @@ def due_schedules() -> sa.Select[Any]:
     )
 
 
+async def read_schedules(
+    connection: AsyncConnection, project: str | None = None
+) -> list[DrillSchedule]:
+    """Return the schedule of one project, or of all for None, by project."""
+    schedules = t.drill_schedules
+    query = sa.select(schedules).order_by(schedules.c.project)
+    if project is not None:
+        query = query.where(schedules.c.project == project)
+    return [DrillSchedule(**row) for row in (await connection.execute(query)).mappings()]
+
+
+async def write_schedule(
+    connection: AsyncConnection,
+    *,
+    project: str,
+    trigger: str,
+    per_hour: Decimal,
+    seed: int | None,
+    new_seed: int,
+) -> tuple[DrillSchedule, bool]:
+    """Set the schedule of a project that exists; return it, and whether it changed.
+
+    A `seed` of None keeps that of the schedule there is, and is `new_seed` where there is none.
+    What changes begins anew: its next turn is drawn by the loop. Takes the lock of its row, so
+    that a turn under way is taken before or after.
+    """
+    asked: dict[str, Any] = {"trigger": trigger, "per_hour": per_hour}
+    if seed is not None:
+        asked["seed"] = seed
+    row = {"project": project, "seed": new_seed} | asked
+    insert = postgresql.insert(t.drill_schedules).values(row)
+    upsert = insert.on_conflict_do_update(
+        index_elements=["project"],
+        set_=asked | {"next_at": None},
+        where=sa.or_(*(t.drill_schedules.c[name] != value for name, value in asked.items())),
+    ).returning(*t.drill_schedules.c)
+    written = (await connection.execute(upsert)).mappings().first()
+    if written is not None:
+        return DrillSchedule(**written), True
+    (kept,) = await read_schedules(connection, project)
+    return kept, False
+
+
+async def drop_schedule(connection: AsyncConnection, project: str) -> bool:
+    """Take a project's schedule away; whether it had one. Primary key."""
+    delete = sa.delete(t.drill_schedules).where(t.drill_schedules.c.project == project)
+    return (await connection.execute(delete)).rowcount > 0
+
+
 class DrillStore:
     """The door to schedules of drills, for the one loop that leads."""
 
