@@ -74,6 +74,8 @@ class FakeSupplier:
     starts: MachineCondition = MachineCondition.RUNNING
     before: Exception | None = None
     after: Exception | None = None
+    refusals: list[Exception] = field(default_factory=list)
+    """What the next creates raise, without effect, one each."""
     refused: dict[int, Exception] = field(default_factory=dict)
     slow: set[int] = field(default_factory=set)
     deaf_deletes: int = 0
@@ -106,6 +108,8 @@ class FakeSupplier:
         before, self.before = self.before, None
         if before is not None:
             raise before
+        if self.refusals:
+            raise self.refusals.pop(0)
         gang = intent.incarnation.gang
         if gang is not None and gang.rank in self.refused:
             raise self.refused.pop(gang.rank)

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
+from decimal import Decimal
 from uuid import UUID
 
 import pytest
@@ -26,8 +27,17 @@ from nodus_api.suppliers.supplier import (
 )
 
 
-@pytest.mark.parametrize("refusal", [NoCapacity("none"), Quota("used up"), Auth("expired")])
-async def test_a_refused_machine_is_sought_elsewhere(world: World, refusal: Exception) -> None:
+@pytest.mark.parametrize(
+    ("refusal", "reason"),
+    [
+        (NoCapacity("none"), "InsufficientCapacity"),
+        (Quota("used up"), "QuotaExceeded"),  # SC-332
+        (Auth("expired"), "InsufficientCapacity"),
+    ],
+)
+async def test_a_refused_machine_is_sought_elsewhere(
+    world: World, refusal: Exception, reason: str
+) -> None:
     world.fake.offered = [an_offer("cpu-1c-4g-us"), an_offer("cpu-1c-4g-eu", rate="0.07")]
     world.fake.before = refusal  # scenario 5, T6
     await world.submit()
@@ -37,7 +47,7 @@ async def test_a_refused_machine_is_sought_elsewhere(world: World, refusal: Exce
     assert status["progress"]["stage"] == "Starting"
     assert status["placement"]["offering"] == "cpu-1c-4g-eu"
     assert status["placement"]["explain"]["rejected"] == [
-        {"offeringClass": "cpu-1c-4g-us", "reason": "InsufficientCapacity"}
+        {"offeringClass": "cpu-1c-4g-us", "reason": reason}
     ]
     assert set(await world.documents()) == {"0/1"}
     assert len(set(world.fake.creates)) == 2
@@ -73,6 +83,51 @@ async def test_the_only_offer_rests_before_it_is_asked_again(world: World) -> No
     await world.start()
     (stats,) = await world.rows(t.offering_stats)
     assert (stats["failures_in_row"], stats["backoff_until"]) == (0, None)
+
+
+async def test_a_quota_that_is_used_up_is_told_as_such(world: World) -> None:  # SC-332, SC-009b
+    world.fake.before = Quota("used up")
+    await world.submit("first")
+    await world.settle()
+    await world.submit("second")  # which did not ask: the offer's rest has a cause for all
+    await world.settle()
+    for document in await world.all_documents():
+        assert document["metadata"]["annotations"]["nodus.dev/waiting-for"] == "Quota"
+        assert document["status"]["placement"]["explain"]["rejected"] == [
+            {"offeringClass": "cpu-1c-4g-other", "reason": "QuotaExceeded"}
+        ]
+    for row in await world.rows(t.attempts):
+        assert "is out of supplier quota, next try at" in row["waiting_message"]
+    assert len(world.fake.creates) == 1
+
+    await world.settle(37)  # 30 s, at most 20 % more
+    stages = [one["status"]["progress"]["stage"] for one in await world.all_documents()]
+    assert stages == ["Starting"] * 2
+    (runner, _) = [await world.runner_of(name) for name in ("first", "second")]
+    for kind in ("registered", "canStart"):
+        await runner.report(kind, checks={}, pullMs=0)
+        await world.settle(1)
+    await runner.report("canStart")
+    await runner.report("started")
+    await world.settle()
+    (stats,) = await world.rows(t.offering_stats)
+    assert (stats["failures_in_row"], stats["stats"]) == (0, {})
+
+
+async def test_a_class_is_over_quota_only_if_each_of_its_offers_is(world: World) -> None:  # SC-360
+    here = an_offer()
+    world.fake.offered = [here, replace(here, region="there", cost_on_demand=Decimal("0.05"))]
+    world.fake.refusals = [Quota("used up"), NoCapacity("none")]
+    for name in ("first", "second", "third"):
+        await world.submit(name)
+        await world.settle()
+    assert len({row["offer"] for row in await world.rows(t.machines)}) == 2
+    (third,) = [
+        one["status"]["placement"]["explain"]["rejected"]
+        for one in await world.all_documents()
+        if one["metadata"]["ownerReferences"][0]["name"] == "third"
+    ]
+    assert third == [{"offeringClass": "cpu-1c-4g-other", "reason": "BackingOff"}]
 
 
 async def test_an_offer_whose_machines_never_become_ready_rests_longer_each_time(

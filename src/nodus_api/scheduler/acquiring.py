@@ -23,6 +23,7 @@ from nodus_api.scheduler.handing_back import without_machine
 from nodus_api.scheduler.intents import intent_of
 from nodus_api.scheduler.stopping import end_unstarted
 from nodus_api.storage.batch import Batch
+from nodus_api.storage.catalog_store import Failure
 from nodus_api.storage.checkpoint_store import restore_sources
 from nodus_api.storage.machine_store import Sighting
 from nodus_api.storage.records import AttemptRecord, Tenancy
@@ -146,7 +147,7 @@ async def _apply(
     answered = [one for one in sightings if one.no in answers]
 
     async def work(batch: Batch) -> None:
-        refused: dict[int, dict[Market, bool]] = {}
+        refused: dict[int, dict[Market, Failure | None]] = {}
         for record in list(batch.records.values()):
             for tenancy in record.held:
                 machine = tenancy.machine
@@ -155,7 +156,8 @@ async def _apply(
                     continue
                 record = _answered(loop, record, tenancy, answer, batch.now, creating)
                 if isinstance(answer, NoCapacity | Quota | Auth):
-                    refused.setdefault(machine.offer, {})[machine.market] = False
+                    why = Failure.QUOTA if isinstance(answer, Quota) else Failure.NO_CAPACITY
+                    refused.setdefault(machine.offer, {})[machine.market] = why
             batch.put(record)
         await note_deliveries(loop, batch, refused)
 

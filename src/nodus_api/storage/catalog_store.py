@@ -1,9 +1,10 @@
 """What can be rented: classes are public, offers and their statistics are not (SC-202, SC-203)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
+from enum import StrEnum
 from functools import cache
 from typing import Any
 
@@ -32,12 +33,25 @@ _OFFER = (
 _STATS = ("stats", "available", "failures_in_row", "backoff_until", "updated")
 
 
+_FAILURE = "failure"
+"""The key in the JSON of statistics of why the offer rests."""
+
+
+class Failure(StrEnum):
+    """Why an offer did not deliver (SC-360, SC-617)."""
+
+    NO_CAPACITY = "NoCapacity"
+    QUOTA = "Quota"
+    NEVER_READY = "NeverReady"
+    """Its machine failed to start up, or its checks."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferStats:
     """What is known of one offer in one market (SC-205, SC-360).
 
     `available` counts the machines that could be started at `updated`: 0 is none, None
-    unknown.
+    unknown. `stats` holds what needs no column, as JSON.
     """
 
     market: Market
@@ -46,6 +60,18 @@ class OfferStats:
     failures_in_row: int = 0
     backoff_until: datetime | None = None
     updated: datetime
+
+    @property
+    def failure(self) -> Failure | None:
+        """Why it rests until `backoff_until`; None if nobody noted it."""
+        noted = self.stats.get(_FAILURE)
+        return None if noted is None else Failure(noted)
+
+    def failing(self, failure: Failure | None) -> "OfferStats":
+        """Return them with this note of a failure, or with none."""
+        others = {key: value for key, value in self.stats.items() if key != _FAILURE}
+        noted = {} if failure is None else {_FAILURE: failure.value}
+        return replace(self, stats=others | noted)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
