@@ -71,6 +71,7 @@ class FakeSupplier:
     name: str = "fake"
     caps: SupplierCaps = field(default_factory=lambda: SupplierCaps(sync_delete=True))
     offered: list[SupplierOffer] | None = None
+    offer_error: Exception | None = None
     starts: MachineCondition = MachineCondition.RUNNING
     before: Exception | None = None
     after: Exception | None = None
@@ -99,6 +100,8 @@ class FakeSupplier:
     after_inject: Exception | None = None
 
     async def offers(self) -> Sequence[SupplierOffer]:
+        if self.offer_error is not None:
+            raise self.offer_error
         if self.offered is not None:
             return self.offered
         return [an_offer(available=self.slots - len(self.machines))]

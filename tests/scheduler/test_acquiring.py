@@ -32,7 +32,7 @@ from nodus_api.suppliers.supplier import (
     [
         (NoCapacity("none"), "InsufficientCapacity"),
         (Quota("used up"), "QuotaExceeded"),  # SC-332
-        (Auth("expired"), "InsufficientCapacity"),
+        (Auth("expired"), "Disabled"),  # SC-617
     ],
 )
 async def test_a_refused_machine_is_sought_elsewhere(
@@ -128,6 +128,94 @@ async def test_a_class_is_over_quota_only_if_each_of_its_offers_is(world: World)
         if one["metadata"]["ownerReferences"][0]["name"] == "third"
     ]
     assert third == [{"offeringClass": "cpu-1c-4g-other", "reason": "BackingOff"}]
+
+
+CLOSED = "an offer is closed: the supplier refuses our credentials"
+
+
+async def test_refused_credentials_close_an_offer_until_it_rested_and_is_offered(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:  # SC-617, SC-310 row 15
+    world.fake.refusals = [Auth("expired"), Auth("expired")]
+    await world.submit("first")
+    await world.submit("second")
+    await world.settle()
+    for document in await world.all_documents():
+        assert document["status"]["progress"]["stage"] == "Pending"
+        assert document["status"]["placement"]["explain"]["rejected"] == [
+            {"offeringClass": "cpu-1c-4g-other", "reason": "Disabled"}
+        ]
+    for row in await world.rows(t.attempts):
+        assert row["waiting_message"].endswith("is closed until its credentials are renewed")
+    assert len(_alerts(caplog)) == 1
+    assert await _closed_offers(world) == 1
+
+    (stats,) = await world.rows(t.offering_stats)
+    ask, world.fake.offer_error = stats["backoff_until"], Auth("expired")
+    while world.clock.now() <= ask + timedelta(seconds=60):
+        await world.settle(10)
+    assert len(world.fake.creates) == 2  # it rested, and nobody says that it is there
+    world.fake.offer_error = None
+    await world.settle(10)
+    await world.settle(10)
+    assert [one["status"]["progress"]["stage"] for one in await world.all_documents()] == [
+        "Starting"
+    ] * 2
+    assert len(_alerts(caplog)) == 1
+
+
+async def test_a_class_has_what_its_open_offers_have(world: World) -> None:  # SC-617, SC-360
+    cheaper = replace(an_offer(), region="there", cost_on_demand=Decimal("0.05"))
+    world.fake.offered = [an_offer(), cheaper]
+    world.fake.before = Auth("expired")
+    await world.submit()
+    await world.settle()
+    assert await world.stage() == "Starting"
+    status = await world.status()
+    assert status["placement"]["explain"]["rejected"] == []
+    refused, taken = await world.rows(t.machines)
+    assert (refused["state"], taken["state"]) == ("Gone", "Granted")
+    assert refused["offer"] != taken["offer"]
+
+
+async def test_a_new_process_opens_what_refused_credentials_closed(world: World) -> None:  # SC-617
+    world.fake.before = Auth("expired")
+    await world.submit()
+    await world.settle()
+    await world.lead("with new credentials")
+    await world.settle(10)
+    assert await world.stage() == "Starting"
+    (stats,) = await world.rows(t.offering_stats)
+    assert (stats["failures_in_row"], stats["stats"]) == (1, {})  # a grant delivers nothing yet
+
+
+async def test_an_answer_to_what_was_asked_before_opens_no_closed_offer(world: World) -> None:
+    """Neither a machine on its way nor its refusal says that the credentials are good (SC-617)."""
+    await world.submit("first")
+    await world.settle()
+    world.fake.refusals = [Auth("expired"), NoCapacity("none")]
+    await world.submit("second")
+    await world.submit("third")
+    await world.settle()
+    runner = await world.runner_of("first")
+    for kind in ("registered", "canStart"):
+        await runner.report(kind, checks={}, pullMs=0)
+        await world.settle()
+    await runner.report("canStart")
+    await runner.report("started")
+    await world.settle()
+    (stats,) = await world.rows(t.offering_stats)
+    assert (stats["failures_in_row"], stats["stats"]) == (1, {"failure": "Auth"})
+
+
+def _alerts(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [one for one in caplog.messages if one.startswith(CLOSED)]
+
+
+async def _closed_offers(world: World) -> float | None:
+    passes = world.passes
+    assert passes is not None
+    return passes.loop.metrics.registry.get_sample_value("nodus_scheduler_closed_offers_total")
 
 
 async def test_an_offer_whose_machines_never_become_ready_rests_longer_each_time(

@@ -16,7 +16,7 @@ from functools import partial
 from nodus_api.kernel import events
 from nodus_api.kernel.lifecycle import advance
 from nodus_api.kernel.vocabulary import MachineState, Market, Reason, Stage
-from nodus_api.scheduler.catalog import note_deliveries
+from nodus_api.scheduler.catalog import alert_of_closed, note_deliveries
 from nodus_api.scheduler.context import LoopContext
 from nodus_api.scheduler.granting import granted, seen
 from nodus_api.scheduler.handing_back import without_machine
@@ -45,6 +45,12 @@ _FIND = "find of a machine"
 LOOKS_APART = timedelta(seconds=30)
 ASK_AGAIN = timedelta(seconds=2)
 LOOK_AGAIN = timedelta(seconds=10)
+
+_FAILURES: Mapping[type[Exception], Failure] = {
+    NoCapacity: Failure.NO_CAPACITY,
+    Quota: Failure.QUOTA,
+    Auth: Failure.AUTH,
+}
 
 _NO_ANSWER = LookupError("no answer yet")
 
@@ -145,6 +151,7 @@ async def _apply(
 ) -> None:
     """Write what the supplier answered, each answer to a machine that is still Requested."""
     answered = [one for one in sightings if one.no in answers]
+    closed: set[int] = set()
 
     async def work(batch: Batch) -> None:
         refused: dict[int, dict[Market, Failure | None]] = {}
@@ -156,12 +163,17 @@ async def _apply(
                     continue
                 record = _answered(loop, record, tenancy, answer, batch.now, creating)
                 if isinstance(answer, NoCapacity | Quota | Auth):
-                    why = Failure.QUOTA if isinstance(answer, Quota) else Failure.NO_CAPACITY
-                    refused.setdefault(machine.offer, {})[machine.market] = why
+                    whys = refused.setdefault(machine.offer, {})
+                    if whys.get(machine.market) is not Failure.AUTH:
+                        whys[machine.market] = _FAILURES[type(answer)]
             batch.put(record)
-        await note_deliveries(loop, batch, refused)
+        closed.clear()
+        closed.update(await note_deliveries(loop, batch, refused))
 
-    await loop.in_batches("acquire", _attempts(answered), work)
+    def alert() -> None:
+        alert_of_closed(loop, closed)
+
+    await loop.in_batches("acquire", _attempts(answered), work, then=alert)
 
 
 def _answered(
@@ -183,8 +195,7 @@ def _answered(
         case None:
             return _absent(loop, record, tenancy, now)
         case NoCapacity() | Quota() | Auth():
-            log.log(
-                logging.ERROR if isinstance(answer, Auth) else logging.INFO,  # SC-617: alerts
+            log.info(
                 "a supplier gave no machine",
                 extra={"attempt": record.attempt.name, "error": type(answer).__name__},
             )

@@ -1,5 +1,6 @@
 """The catalog as placement sees it: classes with their markets, and the offers behind them."""
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -17,6 +18,8 @@ from nodus_api.kernel.vocabulary import Market, Reason, Trigger
 from nodus_api.scheduler.context import LoopContext
 from nodus_api.storage.batch import Batch
 from nodus_api.storage.catalog_store import Failure, Offer, OfferStats, read_stats, write_stats
+
+log = logging.getLogger(__name__)
 
 LONGEST_BACKOFF = timedelta(seconds=1800)
 FIRST_BACKOFF = timedelta(seconds=30)
@@ -58,14 +61,15 @@ class Catalog:
         )
 
     def choose(self, key: CandidateKey, now: datetime, *, machines: int = 1) -> Offer | None:
-        """Return the cheapest offer of a class that is not backing off and has room (SC-360)."""
+        """Return the cheapest offer of a class that does not rest and has room (SC-360)."""
         offering, market = key
         offers = self.offers.get(offering, ())
         if market is Market.SPOT:
             offers = tuple(sorted(offers, key=lambda one: (one.cost_spot or 0, one.no or 0)))
         for offer in offers:
             room = free(offer, market)
-            if not backing_off(offer, market, now) and (room is None or room >= machines):
+            rests = offer.closed or backing_off(offer, market, now)
+            if not rests and (room is None or room >= machines):
                 return offer
         return None
 
@@ -103,10 +107,12 @@ def backing_off(offer: Offer, market: Market, now: datetime) -> bool:
 
 async def note_deliveries(
     loop: LoopContext, batch: Batch, outcomes: Mapping[int, Mapping[Market, Failure | None]]
-) -> None:
+) -> set[int]:
     """Remember which offers delivered, in the transaction that writes the outcome (SC-360).
 
     None is a delivery. Of several outcomes at once a failure is what the next one would get.
+    Refused credentials close an offer, whatever its machines on the way still bring.
+    Return the offers that are closed by this.
     """
     known = await read_stats(batch.connection, list(outcomes))
     changed: dict[int, list[OfferStats]] = {}
@@ -119,6 +125,9 @@ async def note_deliveries(
     await write_stats(batch.connection, changed)
     if any(any(markets.values()) for markets in outcomes.values()):
         loop.offers_due = loop.clock.monotonic()
+    was_closed = {no for (no, _), stats in known.items() if stats.failure is Failure.AUTH}
+    refused = {no for no, markets in outcomes.items() if Failure.AUTH in markets.values()}
+    return refused - was_closed
 
 
 async def note_starts(loop: LoopContext, batch: Batch) -> None:
@@ -149,12 +158,27 @@ async def note_starts(loop: LoopContext, batch: Batch) -> None:
         await note_deliveries(loop, batch, outcomes)
 
 
+def alert_of_closed(loop: LoopContext, offers: Iterable[int]) -> None:
+    """Say once of each offer that it is closed, and how it is opened again (SC-617)."""
+    for offer in sorted(offers):
+        loop.metrics.closed_offers.inc()
+        log.error(
+            "an offer is closed: the supplier refuses our credentials; mend them and restart the "
+            "scheduler, or it is tried again after its rest",
+            extra={"offer": offer},
+        )
+
+
 def _delivered(stats: OfferStats) -> OfferStats:
+    if stats.failure is Failure.AUTH:
+        return stats
     return replace(stats.failing(None), failures_in_row=0, backoff_until=None)
 
 
 def _failed(stats: OfferStats, offer: int, failure: Failure, now: datetime) -> OfferStats:
     """Let an offer rest for 30·2^k s, at most 1,800 s, ± 20 % by a hash (SC-360)."""
+    if stats.failure is Failure.AUTH:
+        failure = Failure.AUTH
     k = stats.failures_in_row
     wait = min(FIRST_BACKOFF * (1 << min(k, 6)), LONGEST_BACKOFF)
     share = int.from_bytes(sha256(f"{offer}/{stats.market}/{k}".encode()).digest()[:4]) % 401
@@ -174,7 +198,9 @@ async def load_catalog(loop: LoopContext, now: datetime) -> Catalog:
 
 
 def _class_stats(offers: Sequence[Offer], market: Market, now: datetime) -> CandidateStats:
-    """Put the offers of a class together (SC-205, SC-360)."""
+    """Put the offers of a class together (SC-205, SC-360): those that are not closed, if any."""
+    closed = all(one.closed for one in offers)
+    offers = [one for one in offers if closed or not one.closed]
     rooms = [0 if backing_off(one, market, now) else free(one, market) for one in offers]
     known = [room for room in rooms if room is not None]
     unknown = len(known) < len(rooms)
@@ -186,5 +212,6 @@ def _class_stats(offers: Sequence[Offer], market: Market, now: datetime) -> Cand
         available=None if unknown else sum(known),
         largest_available=None if unknown else max(known, default=0),
         backoff_until=min(ends) if all_rest else None,
+        credentials_refused=closed,
         supplier_quota_used_up=all_rest and all(one.failure is Failure.QUOTA for one in resting),
     )

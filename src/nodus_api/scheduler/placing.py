@@ -140,12 +140,18 @@ def _request(
 
 
 def _failed_acquisitions(record: AttemptRecord, catalog: Catalog) -> tuple[FailedAcquisition, ...]:
-    """Return the candidates that did not deliver in this Attempt, and why (SC-332)."""
+    """Return the candidates that did not deliver in this Attempt, and why (SC-332).
+
+    What is closed is no such candidate: it is Disabled for all (SC-617), and its class may have
+    offers that are not.
+    """
     failed = []
     for tenancy in record.tenancies:
         machine = tenancy.machine
         stats = catalog.stats_of(machine.offer, machine.market)
-        if not tenancy.open and stats is not None and stats.backoff_until is not None:
+        if tenancy.open or stats is None or stats.failure is Failure.AUTH:
+            continue
+        if stats.backoff_until is not None:
             over = stats.failure is Failure.QUOTA
             failed.append(
                 FailedAcquisition(
