@@ -21,6 +21,7 @@ from nodus_api.scheduler.context import LoopContext
 from nodus_api.scheduler.granting import granted, seen
 from nodus_api.scheduler.handing_back import without_machine
 from nodus_api.scheduler.intents import intent_of
+from nodus_api.scheduler.setbacks import LONGEST_OF_CALLS
 from nodus_api.scheduler.stopping import end_unstarted
 from nodus_api.storage.batch import Batch
 from nodus_api.storage.catalog_store import Failure
@@ -40,7 +41,7 @@ from nodus_api.suppliers.supplier import (
 log = logging.getLogger(__name__)
 
 _FIND = "find of a machine"
-"""The name of vain looks among the setbacks: each is repeated after 1 s to 5 min (SC-617)."""
+"""The name of vain looks among the setbacks: each is repeated after 1 s to 60 s (SC-617)."""
 
 LOOKS_APART = timedelta(seconds=30)
 ASK_AGAIN = timedelta(seconds=2)
@@ -93,7 +94,7 @@ def _note_vain_finds(loop: LoopContext, finds: Mapping[int, Found], at: float) -
         if isinstance(answer, MachineView):
             loop.setbacks.passed((_FIND, no))
         else:
-            loop.setbacks.failed((_FIND, no), at)
+            loop.setbacks.failed((_FIND, no), at, longest=LONGEST_OF_CALLS)
 
 
 def _missing(sighting: Sighting, finds: Mapping[int, Found]) -> bool:
