@@ -79,6 +79,8 @@ class FakeSupplier:
     """What the next creates raise, without effect, one each."""
     refused: dict[int, Exception] = field(default_factory=dict)
     slow: set[int] = field(default_factory=set)
+    delete_refusals: list[Exception] = field(default_factory=list)
+    """What the next deletes raise, without effect, one each."""
     deaf_deletes: int = 0
     deaf_signals: int = 0
     deaf_finds: int = 0
@@ -155,6 +157,8 @@ class FakeSupplier:
             raise Ambiguous("no answer")
 
     async def delete(self, handle: str) -> None:
+        if self.delete_refusals:
+            raise self.delete_refusals.pop(0)
         if self.deaf_deletes:
             self.deaf_deletes -= 1
             return

@@ -75,7 +75,8 @@ async def request_machines(loop: LoopContext) -> bool:
     await _apply(loop, sightings, looked, creating=False)
     waiting = [one for one in sightings if one.no not in creates.keys() | finds.keys()]
     fresh = [one for one in waiting if one.details["tries"] == 0]
-    await _create(loop, [one for one in (*fresh, *again) if not _busy(loop, one.no)])
+    ready = [one for one in (*again, *fresh) if not _busy(loop, one.no)]
+    await _create(loop, ready[: loop.calls.creates.grant(len(ready))])
     at = loop.clock.monotonic()
     _note_vain_finds(loop, finds, at)
     for one in waiting:
@@ -106,7 +107,10 @@ def _busy(loop: LoopContext, number: int) -> bool:
 
 
 async def _create(loop: LoopContext, sightings: Sequence[Sighting]) -> None:
-    """Raise the tries, commit, and only then call create (SC-609)."""
+    """Raise the tries, commit, and only then call create (SC-609).
+
+    There is a token for each call: without one, a try would be counted that is none (SC-616).
+    """
     if not sightings:
         return
     intents: dict[int, MachineIntent] = {}
@@ -133,7 +137,7 @@ async def _create(loop: LoopContext, sightings: Sequence[Sighting]) -> None:
 
     def create() -> None:
         for number, intent in intents.items():
-            loop.calls.creates.send(number, partial(loop.supplier.create, intent))
+            loop.calls.creates.send(number, partial(loop.supplier.create, intent), paid=True)
 
     await loop.in_batches("intend", _attempts(sightings), raise_tries, then=create)
 
