@@ -593,6 +593,22 @@ async def test_a_runner_that_reports_brings_no_storm_of_finds(world: World) -> N
     assert (await world.status())["timings"]["registeredTime"]
 
 
+async def test_a_find_that_fails_is_repeated_with_patience(world: World) -> None:  # SC-617
+    world.fake.after = Ambiguous("no answer")
+    world.fake.deaf_finds = 5
+    await world.submit()
+    await world.settle()
+    await world.settle(2)
+    assert len(world.fake.finds) == 1
+    for looks, most in ((2, 1), (3, 2), (4, 4), (5, 8), (6, 16)):
+        await world.settle(most * 0.8)
+        assert len(world.fake.finds) == looks - 1
+        await world.settle(most * 0.2)
+        assert len(world.fake.finds) == looks
+    assert await world.stage() == "Starting"
+    assert len(world.fake.creates) == 1
+
+
 async def test_a_runner_that_reports_early_is_not_asked_for_without_pause(world: World) -> None:
     """The supplier knows the machine, but does not call it running yet (SC-608)."""
     world.fake.starts = MachineCondition.PENDING

@@ -45,7 +45,6 @@ _FIND = "find of a machine"
 
 LOOKS_APART = timedelta(seconds=30)
 ASK_AGAIN = timedelta(seconds=2)
-LOOK_AGAIN = timedelta(seconds=10)
 
 _FAILURES: Mapping[type[Exception], Failure] = {
     NoCapacity: Failure.NO_CAPACITY,
@@ -69,16 +68,16 @@ async def request_machines(loop: LoopContext) -> bool:
     if not answered and not await loop.agenda.any("request"):
         return False
     sightings = await loop.machines.requested(loop.pace.batch, answered=answered)
-    await _apply(loop, sightings, creates, creating=True)
+    at = loop.clock.monotonic()
+    rests = _note_vain_finds(loop, finds, at)
+    await _apply(loop, sightings, creates)
     again = [one for one in sightings if _missing(one, finds) and one.details["tries"] == 1]
     looked = {no: answer for no, answer in finds.items() if no not in {one.no for one in again}}
-    await _apply(loop, sightings, looked, creating=False)
+    await _apply(loop, sightings, looked, rests)
     waiting = [one for one in sightings if one.no not in creates.keys() | finds.keys()]
     fresh = [one for one in waiting if one.details["tries"] == 0]
     ready = [one for one in (*again, *fresh) if not _busy(loop, one.no)]
     await _create(loop, ready[: loop.calls.creates.grant(len(ready))])
-    at = loop.clock.monotonic()
-    _note_vain_finds(loop, finds, at)
     for one in waiting:
         rested = not _busy(loop, one.no) and loop.setbacks.over((_FIND, one.no), at)
         if one.details["tries"] > 0 and rested:
@@ -86,16 +85,19 @@ async def request_machines(loop: LoopContext) -> bool:
     return bool(creates or finds)
 
 
-def _note_vain_finds(loop: LoopContext, finds: Mapping[int, Found], at: float) -> None:
+def _note_vain_finds(loop: LoopContext, finds: Mapping[int, Found], at: float) -> dict[int, float]:
     """Look less and less often for a machine whose runner reports and that does not show itself.
 
-    Its reports ask for a look at once in every pass (SC-606 step 7).
+    Its reports ask for a look at once in every pass (SC-606 step 7). Return the seconds until the
+    next look at each.
     """
+    rests = {}
     for no, answer in finds.items():
         if isinstance(answer, MachineView):
             loop.setbacks.passed((_FIND, no))
         else:
-            loop.setbacks.failed((_FIND, no), at, longest=LONGEST_OF_CALLS)
+            rests[no] = loop.setbacks.failed((_FIND, no), at, longest=LONGEST_OF_CALLS)
+    return rests
 
 
 def _missing(sighting: Sighting, finds: Mapping[int, Found]) -> bool:
@@ -151,10 +153,12 @@ async def _apply(
     loop: LoopContext,
     sightings: Sequence[Sighting],
     answers: Mapping[int, Found],
-    *,
-    creating: bool,
+    rests: Mapping[int, float] | None = None,
 ) -> None:
-    """Write what the supplier answered, each answer to a machine that is still Requested."""
+    """Write what the supplier answered, each answer to a machine that is still Requested.
+
+    They answer creates, or with `rests` finds: the seconds until the next look after a vain one.
+    """
     answered = [one for one in sightings if one.no in answers]
     closed: set[int] = set()
 
@@ -166,7 +170,8 @@ async def _apply(
                 answer = answers.get(machine.no or 0, _NO_ANSWER)
                 if answer is _NO_ANSWER or machine.state is not MachineState.REQUESTED:
                     continue
-                record = _answered(loop, record, tenancy, answer, batch.now, creating)
+                rest = None if rests is None else rests.get(machine.no or 0, 0.0)
+                record = _answered(loop, record, tenancy, answer, batch.now, rest)
                 if isinstance(answer, NoCapacity | Quota | Auth):
                     whys = refused.setdefault(machine.offer, {})
                     if whys.get(machine.market) is not Failure.AUTH:
@@ -187,9 +192,13 @@ def _answered(
     tenancy: Tenancy,
     answer: Found,
     now: datetime,
-    creating: bool,
+    rest: float | None,
 ) -> AttemptRecord:
-    """Move one Attempt by what the supplier said of its machine."""
+    """Move one Attempt by what the supplier said of its machine.
+
+    `rest` is the seconds until the next look; None if this answers a create.
+    """
+    creating = rest is None
     if isinstance(answer, Exception):
         loop.failed_call("create" if creating else "find", answer)
     match answer:
@@ -214,14 +223,14 @@ def _answered(
         case RateLimited(after=after):  # a refusal is no attempt: create may be called again
             tries = tenancy.machine.tries - 1 if creating else tenancy.machine.tries
             return _again(record, tenancy, now + after, tries=tries)
-        case _ if creating:  # Ambiguous, or any error that proves nothing
+        case _ if rest is None:  # Ambiguous, or any error that proves nothing
             log.warning(
                 "it is not known whether a machine was made",
                 extra={"attempt": record.attempt.name, "reason_text": str(answer)},
             )
             return _again(record, tenancy, now + ASK_AGAIN, tries=2)
         case _:
-            return _again(record, tenancy, now + LOOK_AGAIN)
+            return _again(record, tenancy, now + timedelta(seconds=rest))
 
 
 def _again(
