@@ -84,6 +84,7 @@ class FakeSupplier:
     deaf_deletes: int = 0
     deaf_signals: int = 0
     deaf_finds: int = 0
+    find_error: Exception | None = None
     finds: list[str] = field(default_factory=list)
     proven: set[str] = field(default_factory=set)
     """Handles that are listed still, but proven gone."""
@@ -137,6 +138,8 @@ class FakeSupplier:
 
     async def find(self, key: str) -> MachineView | None:
         self.finds.append(key)
+        if self.find_error is not None:
+            raise self.find_error
         if self.deaf_finds:
             self.deaf_finds -= 1
             raise Ambiguous("no answer")

@@ -609,6 +609,25 @@ async def test_a_find_that_fails_is_repeated_with_patience(world: World) -> None
     assert len(world.fake.creates) == 1
 
 
+@pytest.mark.parametrize("refusal", [Auth("expired"), Quota("used up"), Invalid("no such key")])
+async def test_a_find_that_is_refused_proves_nothing(
+    world: World, refusal: Exception
+) -> None:  # SC-609
+    world.fake.after = Ambiguous("no answer")  # and the machine is there
+    world.fake.find_error = refusal
+    await world.submit()
+    await world.settle()
+    await world.settle(2)
+    assert len(world.fake.finds) == 1
+    assert [row["state"] for row in await world.rows(t.machines)] == ["Requested"]
+    world.fake.find_error = None
+    await world.settle(1)
+    assert await world.stage() == "Starting"
+    assert len(world.fake.creates) == 1
+    (stats,) = await world.rows(t.offering_stats)
+    assert (stats["failures_in_row"], stats["stats"]) == (0, {})
+
+
 async def test_a_runner_that_reports_early_is_not_asked_for_without_pause(world: World) -> None:
     """The supplier knows the machine, but does not call it running yet (SC-608)."""
     world.fake.starts = MachineCondition.PENDING

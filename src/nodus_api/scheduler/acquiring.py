@@ -172,7 +172,7 @@ async def _apply(
                     continue
                 rest = None if rests is None else rests.get(machine.no or 0, 0.0)
                 record = _answered(loop, record, tenancy, answer, batch.now, rest)
-                if isinstance(answer, NoCapacity | Quota | Auth):
+                if rest is None and isinstance(answer, NoCapacity | Quota | Auth):
                     whys = refused.setdefault(machine.offer, {})
                     if whys.get(machine.market) is not Failure.AUTH:
                         whys[machine.market] = _FAILURES[type(answer)]
@@ -196,7 +196,8 @@ def _answered(
 ) -> AttemptRecord:
     """Move one Attempt by what the supplier said of its machine.
 
-    `rest` is the seconds until the next look; None if this answers a create.
+    `rest` is the seconds until the next look; None if this answers a create. What refuses a create
+    proves that it made nothing; of a find it proves nothing (SC-609).
     """
     creating = rest is None
     if isinstance(answer, Exception):
@@ -208,13 +209,13 @@ def _answered(
             return _pending(record, tenancy, answer, now)
         case None:
             return _absent(loop, record, tenancy, now)
-        case NoCapacity() | Quota() | Auth():
+        case NoCapacity() | Quota() | Auth() if creating:
             log.info(
                 "a supplier gave no machine",
                 extra={"attempt": record.attempt.name, "error": type(answer).__name__},
             )
             return _not_acquired(record, tenancy, now, str(answer))
-        case Invalid():
+        case Invalid() if creating:
             log.error(
                 "a supplier refused an intent as wrong",
                 extra={"attempt": record.attempt.name, "reason_text": str(answer)},
