@@ -342,6 +342,24 @@ def test_a_failed_acquisition_counts_until_its_backoff_ends() -> None:  # SC-332
     assert winner_of(after) == (H100.name, Market.ON_DEMAND)
 
 
+def test_a_supplier_out_of_quota_is_asked_again_when_its_offers_have_rested() -> None:  # SC-360
+    until = NOW + timedelta(seconds=30)
+    used_up = on_demand(H100, supplier_quota_used_up=True, backoff_until=until)
+    request = a_request()
+
+    decision = place(request, CatalogSnapshot.of([used_up]), NOW)
+    projects = place(
+        replace(request, quota_left={"h100": 0}),
+        CatalogSnapshot.of([on_demand(H100, backoff_until=until)]),
+        NOW,
+    )
+
+    assert decision.waiting_for is WaitingFor.QUOTA
+    assert decision.next_try == until
+    assert projects.counters == {"QuotaExceeded": 1}  # whose end no backoff tells
+    assert projects.next_try == NOW + placement.CAPACITY_WAIT
+
+
 def test_a_failed_acquisition_is_listed_first_no_longer_than_its_backoff() -> None:  # SC-332
     failed = FailedAcquisition(offering=H100.name, market=Market.ON_DEMAND, until=NOW)
     full = on_demand(a_class("h100-pcie-80g-x1-us", rate_spot=None), available=0)

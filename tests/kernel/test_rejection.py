@@ -120,6 +120,12 @@ CASES: list[tuple[str, Candidate, Mapping[str, Any], str]] = [
     ),
     ("Disabled", on_demand(a_class(enabled=False)), {}, "is closed by an operator"),
     (
+        "Disabled",
+        on_demand(a_class(), credentials_refused=True, available=0, backoff_until=LATER),
+        {},
+        "is closed until its credentials are renewed",
+    ),
+    (
         "QuotaExceeded",
         PLAIN,
         {"quota_left": {"h100": 0}},

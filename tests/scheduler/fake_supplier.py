@@ -71,14 +71,20 @@ class FakeSupplier:
     name: str = "fake"
     caps: SupplierCaps = field(default_factory=lambda: SupplierCaps(sync_delete=True))
     offered: list[SupplierOffer] | None = None
+    offer_error: Exception | None = None
     starts: MachineCondition = MachineCondition.RUNNING
     before: Exception | None = None
     after: Exception | None = None
+    refusals: list[Exception] = field(default_factory=list)
+    """What the next creates raise, without effect, one each."""
     refused: dict[int, Exception] = field(default_factory=dict)
     slow: set[int] = field(default_factory=set)
+    delete_refusals: list[Exception] = field(default_factory=list)
+    """What the next deletes raise, without effect, one each."""
     deaf_deletes: int = 0
     deaf_signals: int = 0
     deaf_finds: int = 0
+    find_error: Exception | None = None
     finds: list[str] = field(default_factory=list)
     proven: set[str] = field(default_factory=set)
     """Handles that are listed still, but proven gone."""
@@ -97,6 +103,8 @@ class FakeSupplier:
     after_inject: Exception | None = None
 
     async def offers(self) -> Sequence[SupplierOffer]:
+        if self.offer_error is not None:
+            raise self.offer_error
         if self.offered is not None:
             return self.offered
         return [an_offer(available=self.slots - len(self.machines))]
@@ -106,6 +114,8 @@ class FakeSupplier:
         before, self.before = self.before, None
         if before is not None:
             raise before
+        if self.refusals:
+            raise self.refusals.pop(0)
         gang = intent.incarnation.gang
         if gang is not None and gang.rank in self.refused:
             raise self.refused.pop(gang.rank)
@@ -128,6 +138,8 @@ class FakeSupplier:
 
     async def find(self, key: str) -> MachineView | None:
         self.finds.append(key)
+        if self.find_error is not None:
+            raise self.find_error
         if self.deaf_finds:
             self.deaf_finds -= 1
             raise Ambiguous("no answer")
@@ -148,6 +160,8 @@ class FakeSupplier:
             raise Ambiguous("no answer")
 
     async def delete(self, handle: str) -> None:
+        if self.delete_refusals:
+            raise self.delete_refusals.pop(0)
         if self.deaf_deletes:
             self.deaf_deletes -= 1
             return

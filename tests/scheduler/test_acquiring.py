@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
+from decimal import Decimal
 from uuid import UUID
 
 import pytest
@@ -26,8 +27,17 @@ from nodus_api.suppliers.supplier import (
 )
 
 
-@pytest.mark.parametrize("refusal", [NoCapacity("none"), Quota("used up"), Auth("expired")])
-async def test_a_refused_machine_is_sought_elsewhere(world: World, refusal: Exception) -> None:
+@pytest.mark.parametrize(
+    ("refusal", "reason"),
+    [
+        (NoCapacity("none"), "InsufficientCapacity"),
+        (Quota("used up"), "QuotaExceeded"),  # SC-332
+        (Auth("expired"), "Disabled"),  # SC-617
+    ],
+)
+async def test_a_refused_machine_is_sought_elsewhere(
+    world: World, refusal: Exception, reason: str
+) -> None:
     world.fake.offered = [an_offer("cpu-1c-4g-us"), an_offer("cpu-1c-4g-eu", rate="0.07")]
     world.fake.before = refusal  # scenario 5, T6
     await world.submit()
@@ -37,7 +47,7 @@ async def test_a_refused_machine_is_sought_elsewhere(world: World, refusal: Exce
     assert status["progress"]["stage"] == "Starting"
     assert status["placement"]["offering"] == "cpu-1c-4g-eu"
     assert status["placement"]["explain"]["rejected"] == [
-        {"offeringClass": "cpu-1c-4g-us", "reason": "InsufficientCapacity"}
+        {"offeringClass": "cpu-1c-4g-us", "reason": reason}
     ]
     assert set(await world.documents()) == {"0/1"}
     assert len(set(world.fake.creates)) == 2
@@ -73,6 +83,139 @@ async def test_the_only_offer_rests_before_it_is_asked_again(world: World) -> No
     await world.start()
     (stats,) = await world.rows(t.offering_stats)
     assert (stats["failures_in_row"], stats["backoff_until"]) == (0, None)
+
+
+async def test_a_quota_that_is_used_up_is_told_as_such(world: World) -> None:  # SC-332, SC-009b
+    world.fake.before = Quota("used up")
+    await world.submit("first")
+    await world.settle()
+    await world.submit("second")  # which did not ask: the offer's rest has a cause for all
+    await world.settle()
+    for document in await world.all_documents():
+        assert document["metadata"]["annotations"]["nodus.dev/waiting-for"] == "Quota"
+        assert document["status"]["placement"]["explain"]["rejected"] == [
+            {"offeringClass": "cpu-1c-4g-other", "reason": "QuotaExceeded"}
+        ]
+    for row in await world.rows(t.attempts):
+        assert "is out of supplier quota, next try at" in row["waiting_message"]
+    assert len(world.fake.creates) == 1
+
+    await world.settle(37)  # 30 s, at most 20 % more
+    stages = [one["status"]["progress"]["stage"] for one in await world.all_documents()]
+    assert stages == ["Starting"] * 2
+    (runner, _) = [await world.runner_of(name) for name in ("first", "second")]
+    for kind in ("registered", "canStart"):
+        await runner.report(kind, checks={}, pullMs=0)
+        await world.settle(1)
+    await runner.report("canStart")
+    await runner.report("started")
+    await world.settle()
+    (stats,) = await world.rows(t.offering_stats)
+    assert (stats["failures_in_row"], stats["stats"]) == (0, {})
+
+
+async def test_a_class_is_over_quota_only_if_each_of_its_offers_is(world: World) -> None:  # SC-360
+    here = an_offer()
+    world.fake.offered = [here, replace(here, region="there", cost_on_demand=Decimal("0.05"))]
+    world.fake.refusals = [Quota("used up"), NoCapacity("none")]
+    for name in ("first", "second", "third"):
+        await world.submit(name)
+        await world.settle()
+    assert len({row["offer"] for row in await world.rows(t.machines)}) == 2
+    (third,) = [
+        one["status"]["placement"]["explain"]["rejected"]
+        for one in await world.all_documents()
+        if one["metadata"]["ownerReferences"][0]["name"] == "third"
+    ]
+    assert third == [{"offeringClass": "cpu-1c-4g-other", "reason": "BackingOff"}]
+
+
+CLOSED = "an offer is closed: the supplier refuses our credentials"
+
+
+async def test_refused_credentials_close_an_offer_until_it_rested_and_is_offered(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:  # SC-617, SC-310 row 15
+    world.fake.refusals = [Auth("expired"), Auth("expired")]
+    await world.submit("first")
+    await world.submit("second")
+    await world.settle()
+    for document in await world.all_documents():
+        assert document["status"]["progress"]["stage"] == "Pending"
+        assert document["status"]["placement"]["explain"]["rejected"] == [
+            {"offeringClass": "cpu-1c-4g-other", "reason": "Disabled"}
+        ]
+    for row in await world.rows(t.attempts):
+        assert row["waiting_message"].endswith("is closed until its credentials are renewed")
+    assert len(_alerts(caplog)) == 1
+    assert await _closed_offers(world) == 1
+
+    (stats,) = await world.rows(t.offering_stats)
+    ask, world.fake.offer_error = stats["backoff_until"], Auth("expired")
+    while world.clock.now() <= ask + timedelta(seconds=60):
+        await world.settle(10)
+    assert len(world.fake.creates) == 2  # it rested, and nobody says that it is there
+    world.fake.offer_error = None
+    await world.settle(10)
+    await world.settle(10)
+    assert [one["status"]["progress"]["stage"] for one in await world.all_documents()] == [
+        "Starting"
+    ] * 2
+    assert len(_alerts(caplog)) == 1
+
+
+async def test_a_class_has_what_its_open_offers_have(world: World) -> None:  # SC-617, SC-360
+    cheaper = replace(an_offer(), region="there", cost_on_demand=Decimal("0.05"))
+    world.fake.offered = [an_offer(), cheaper]
+    world.fake.before = Auth("expired")
+    await world.submit()
+    await world.settle()
+    assert await world.stage() == "Starting"
+    status = await world.status()
+    assert status["placement"]["explain"]["rejected"] == []
+    refused, taken = await world.rows(t.machines)
+    assert (refused["state"], taken["state"]) == ("Gone", "Granted")
+    assert refused["offer"] != taken["offer"]
+
+
+async def test_a_new_process_opens_what_refused_credentials_closed(world: World) -> None:  # SC-617
+    world.fake.before = Auth("expired")
+    await world.submit()
+    await world.settle()
+    await world.lead("with new credentials")
+    await world.settle(10)
+    assert await world.stage() == "Starting"
+    (stats,) = await world.rows(t.offering_stats)
+    assert (stats["failures_in_row"], stats["stats"]) == (1, {})  # a grant delivers nothing yet
+
+
+async def test_an_answer_to_what_was_asked_before_opens_no_closed_offer(world: World) -> None:
+    """Neither a machine on its way nor its refusal says that the credentials are good (SC-617)."""
+    await world.submit("first")
+    await world.settle()
+    world.fake.refusals = [Auth("expired"), NoCapacity("none")]
+    await world.submit("second")
+    await world.submit("third")
+    await world.settle()
+    runner = await world.runner_of("first")
+    for kind in ("registered", "canStart"):
+        await runner.report(kind, checks={}, pullMs=0)
+        await world.settle()
+    await runner.report("canStart")
+    await runner.report("started")
+    await world.settle()
+    (stats,) = await world.rows(t.offering_stats)
+    assert (stats["failures_in_row"], stats["stats"]) == (1, {"failure": "Auth"})
+
+
+def _alerts(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [one for one in caplog.messages if one.startswith(CLOSED)]
+
+
+async def _closed_offers(world: World) -> float | None:
+    passes = world.passes
+    assert passes is not None
+    return passes.loop.metrics.registry.get_sample_value("nodus_scheduler_closed_offers_total")
 
 
 async def test_an_offer_whose_machines_never_become_ready_rests_longer_each_time(
@@ -448,6 +591,41 @@ async def test_a_runner_that_reports_brings_no_storm_of_finds(world: World) -> N
     await world.settle(2)
     assert await world.stage() == "Starting"
     assert (await world.status())["timings"]["registeredTime"]
+
+
+async def test_a_find_that_fails_is_repeated_with_patience(world: World) -> None:  # SC-617
+    world.fake.after = Ambiguous("no answer")
+    world.fake.deaf_finds = 5
+    await world.submit()
+    await world.settle()
+    await world.settle(2)
+    assert len(world.fake.finds) == 1
+    for looks, most in ((2, 1), (3, 2), (4, 4), (5, 8), (6, 16)):
+        await world.settle(most * 0.8)
+        assert len(world.fake.finds) == looks - 1
+        await world.settle(most * 0.2)
+        assert len(world.fake.finds) == looks
+    assert await world.stage() == "Starting"
+    assert len(world.fake.creates) == 1
+
+
+@pytest.mark.parametrize("refusal", [Auth("expired"), Quota("used up"), Invalid("no such key")])
+async def test_a_find_that_is_refused_proves_nothing(
+    world: World, refusal: Exception
+) -> None:  # SC-609
+    world.fake.after = Ambiguous("no answer")  # and the machine is there
+    world.fake.find_error = refusal
+    await world.submit()
+    await world.settle()
+    await world.settle(2)
+    assert len(world.fake.finds) == 1
+    assert [row["state"] for row in await world.rows(t.machines)] == ["Requested"]
+    world.fake.find_error = None
+    await world.settle(1)
+    assert await world.stage() == "Starting"
+    assert len(world.fake.creates) == 1
+    (stats,) = await world.rows(t.offering_stats)
+    assert (stats["failures_in_row"], stats["stats"]) == (0, {})
 
 
 async def test_a_runner_that_reports_early_is_not_asked_for_without_pause(world: World) -> None:

@@ -1,11 +1,12 @@
 """One item that cannot be moved holds up nothing else (SC-606)."""
 
 from dataclasses import replace
+from datetime import timedelta
 
 import sqlalchemy as sa
 from tests.scheduler.world import World
 
-from nodus_api.scheduler.setbacks import Setbacks
+from nodus_api.scheduler.setbacks import LONGEST_OF_CALLS, Setbacks
 from nodus_api.storage import tables as t
 from nodus_api.storage.batch import Batch
 
@@ -13,12 +14,40 @@ from nodus_api.storage.batch import Batch
 def test_failures_in_a_row_wait_longer_up_to_five_minutes() -> None:
     setbacks = Setbacks()
     waits = [setbacks.failed(("place", 1), now=0.0) for _ in range(10)]
-    assert waits == [1, 2, 4, 8, 16, 32, 64, 128, 256, 300]
-    assert not setbacks.over(("place", 1), now=299.0)
+    for wait, at_most in zip(waits, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300], strict=True):
+        assert at_most * 0.8 < wait <= at_most
+    assert not setbacks.over(("place", 1), now=240.0)
     assert setbacks.over(("place", 1), now=300.0)
     assert setbacks.over(("place", 2), now=0.0)
     setbacks.passed(("place", 1))
-    assert setbacks.failed(("place", 1), now=0.0) == 1
+    assert setbacks.failed(("place", 1), now=0.0) == waits[0]
+
+
+def test_calls_that_failed_together_are_repeated_apart() -> None:  # SC-617
+    once, again = Setbacks(), Setbacks()
+    keys = [("find", no) for no in range(100)]
+    waits: list[float] = []
+    for _ in range(9):
+        waits = [once.failed(key, now=0.0, longest=LONGEST_OF_CALLS) for key in keys]
+        assert [again.failed(key, now=0.0, longest=LONGEST_OF_CALLS) for key in keys] == waits
+        assert len(set(waits)) == len(keys)
+    assert all(48 < wait <= 60 for wait in waits)
+    assert max(waits) - min(waits) > 6
+
+
+async def test_deletes_that_failed_together_are_repeated_apart(world: World) -> None:  # SC-617
+    for name in ("one", "two"):
+        await world.submit(name)
+    await world.settle()
+    world.fake.deaf_deletes = 2
+    for name in ("one", "two"):
+        await world.ask("delete", name)
+    await world.settle()
+    first, second = await world.rows(t.machines)
+    assert (first["tries"], second["tries"]) == (1, 1)
+    assert first["next_try"] != second["next_try"]
+    for row in (first, second):
+        assert timedelta(seconds=0.8) < row["next_try"] - world.clock.now() <= timedelta(seconds=1)
 
 
 async def test_a_broken_workload_holds_up_no_other(world: World) -> None:

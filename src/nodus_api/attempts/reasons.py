@@ -153,7 +153,7 @@ _RULED_OUT = {
         "Raise limits.maxCostUSD, or allow cheaper classes.",
     ),
     RejectionCode.DISABLED: (
-        "An operator has taken the class out of use.",
+        "The class is out of use: an operator closed it, or its credentials are not valid.",
         "Wait, or allow other classes.",
     ),
     RejectionCode.QUOTA_EXCEEDED: (

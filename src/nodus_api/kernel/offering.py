@@ -74,6 +74,8 @@ class CandidateStats:
     largest_available: int | None = None
     backoff_until: datetime | None = None
     supplier_quota_used_up: bool = False
+    credentials_refused: bool = False
+    """Whether every offer behind it is closed for this (SC-617)."""
 
     @property
     def health(self) -> float:

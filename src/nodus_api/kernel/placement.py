@@ -299,9 +299,16 @@ def _backoff_end(demand: Demand, failures: Failures) -> datetime | None:
         failed = demand.failed.get(key)
         if failed is not None and code is failed.code:
             ends.append(failed.until)
-        elif code is RejectionCode.BACKING_OFF and candidate.stats.backoff_until is not None:
+        elif _rests(candidate, code) and candidate.stats.backoff_until is not None:
             ends.append(candidate.stats.backoff_until)
     return min(ends, default=None)
+
+
+def _rests(candidate: Candidate, code: RejectionCode) -> bool:
+    """Whether it is asked again when its backoff ends, as after a supplier's quota (SC-360)."""
+    if code is RejectionCode.QUOTA_EXCEEDED:
+        return candidate.stats.supplier_quota_used_up
+    return code is RejectionCode.BACKING_OFF
 
 
 def _next_try(now: datetime, backoff: datetime | None) -> datetime:

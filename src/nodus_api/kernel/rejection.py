@@ -232,7 +232,7 @@ def _cost(demand: Demand, candidate: Candidate) -> bool:
 
 
 def _disabled(_demand: Demand, candidate: Candidate) -> bool:
-    return not candidate.offering.enabled
+    return candidate.stats.credentials_refused or not candidate.offering.enabled
 
 
 def _quota(demand: Demand, candidate: Candidate) -> bool:

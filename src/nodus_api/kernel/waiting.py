@@ -139,7 +139,11 @@ _SENTENCES: dict[RejectionCode, Callable[[Demand, Candidate], str]] = {
     RejectionCode.COST_ABOVE_LIMIT: lambda demand, _: (
         f"is predicted to cost more than the {_plain(demand.remaining_cost_usd)} USD left"
     ),
-    RejectionCode.DISABLED: lambda *_: "is closed by an operator",
+    RejectionCode.DISABLED: lambda _, one: (
+        "is closed until its credentials are renewed"
+        if one.offering.enabled
+        else "is closed by an operator"
+    ),
     RejectionCode.QUOTA_EXCEEDED: _quota,
     RejectionCode.RECENTLY_LOST: lambda *_: "was lost in the last 15 minutes",
     RejectionCode.BACKING_OFF: lambda *_: "failed to deliver and backs off",

@@ -16,13 +16,15 @@ from functools import partial
 from nodus_api.kernel import events
 from nodus_api.kernel.lifecycle import advance
 from nodus_api.kernel.vocabulary import MachineState, Market, Reason, Stage
-from nodus_api.scheduler.catalog import note_deliveries
+from nodus_api.scheduler.catalog import alert_of_closed, note_deliveries
 from nodus_api.scheduler.context import LoopContext
 from nodus_api.scheduler.granting import granted, seen
 from nodus_api.scheduler.handing_back import without_machine
 from nodus_api.scheduler.intents import intent_of
+from nodus_api.scheduler.setbacks import LONGEST_OF_CALLS
 from nodus_api.scheduler.stopping import end_unstarted
 from nodus_api.storage.batch import Batch
+from nodus_api.storage.catalog_store import Failure
 from nodus_api.storage.checkpoint_store import restore_sources
 from nodus_api.storage.machine_store import Sighting
 from nodus_api.storage.records import AttemptRecord, Tenancy
@@ -39,11 +41,16 @@ from nodus_api.suppliers.supplier import (
 log = logging.getLogger(__name__)
 
 _FIND = "find of a machine"
-"""The name of vain looks among the setbacks: each is repeated after 1 s to 5 min (SC-617)."""
+"""The name of vain looks among the setbacks: each is repeated after 1 s to 60 s (SC-617)."""
 
 LOOKS_APART = timedelta(seconds=30)
 ASK_AGAIN = timedelta(seconds=2)
-LOOK_AGAIN = timedelta(seconds=10)
+
+_FAILURES: Mapping[type[Exception], Failure] = {
+    NoCapacity: Failure.NO_CAPACITY,
+    Quota: Failure.QUOTA,
+    Auth: Failure.AUTH,
+}
 
 _NO_ANSWER = LookupError("no answer yet")
 
@@ -61,15 +68,16 @@ async def request_machines(loop: LoopContext) -> bool:
     if not answered and not await loop.agenda.any("request"):
         return False
     sightings = await loop.machines.requested(loop.pace.batch, answered=answered)
-    await _apply(loop, sightings, creates, creating=True)
+    at = loop.clock.monotonic()
+    rests = _note_vain_finds(loop, finds, at)
+    await _apply(loop, sightings, creates)
     again = [one for one in sightings if _missing(one, finds) and one.details["tries"] == 1]
     looked = {no: answer for no, answer in finds.items() if no not in {one.no for one in again}}
-    await _apply(loop, sightings, looked, creating=False)
+    await _apply(loop, sightings, looked, rests)
     waiting = [one for one in sightings if one.no not in creates.keys() | finds.keys()]
     fresh = [one for one in waiting if one.details["tries"] == 0]
-    await _create(loop, [one for one in (*fresh, *again) if not _busy(loop, one.no)])
-    at = loop.clock.monotonic()
-    _note_vain_finds(loop, finds, at)
+    ready = [one for one in (*again, *fresh) if not _busy(loop, one.no)]
+    await _create(loop, ready[: loop.calls.creates.grant(len(ready))])
     for one in waiting:
         rested = not _busy(loop, one.no) and loop.setbacks.over((_FIND, one.no), at)
         if one.details["tries"] > 0 and rested:
@@ -77,16 +85,19 @@ async def request_machines(loop: LoopContext) -> bool:
     return bool(creates or finds)
 
 
-def _note_vain_finds(loop: LoopContext, finds: Mapping[int, Found], at: float) -> None:
+def _note_vain_finds(loop: LoopContext, finds: Mapping[int, Found], at: float) -> dict[int, float]:
     """Look less and less often for a machine whose runner reports and that does not show itself.
 
-    Its reports ask for a look at once in every pass (SC-606 step 7).
+    Its reports ask for a look at once in every pass (SC-606 step 7). Return the seconds until the
+    next look at each.
     """
+    rests = {}
     for no, answer in finds.items():
         if isinstance(answer, MachineView):
             loop.setbacks.passed((_FIND, no))
         else:
-            loop.setbacks.failed((_FIND, no), at)
+            rests[no] = loop.setbacks.failed((_FIND, no), at, longest=LONGEST_OF_CALLS)
+    return rests
 
 
 def _missing(sighting: Sighting, finds: Mapping[int, Found]) -> bool:
@@ -98,7 +109,10 @@ def _busy(loop: LoopContext, number: int) -> bool:
 
 
 async def _create(loop: LoopContext, sightings: Sequence[Sighting]) -> None:
-    """Raise the tries, commit, and only then call create (SC-609)."""
+    """Raise the tries, commit, and only then call create (SC-609).
+
+    There is a token for each call: without one, a try would be counted that is none (SC-616).
+    """
     if not sightings:
         return
     intents: dict[int, MachineIntent] = {}
@@ -125,7 +139,7 @@ async def _create(loop: LoopContext, sightings: Sequence[Sighting]) -> None:
 
     def create() -> None:
         for number, intent in intents.items():
-            loop.calls.creates.send(number, partial(loop.supplier.create, intent))
+            loop.calls.creates.send(number, partial(loop.supplier.create, intent), paid=True)
 
     await loop.in_batches("intend", _attempts(sightings), raise_tries, then=create)
 
@@ -139,27 +153,37 @@ async def _apply(
     loop: LoopContext,
     sightings: Sequence[Sighting],
     answers: Mapping[int, Found],
-    *,
-    creating: bool,
+    rests: Mapping[int, float] | None = None,
 ) -> None:
-    """Write what the supplier answered, each answer to a machine that is still Requested."""
+    """Write what the supplier answered, each answer to a machine that is still Requested.
+
+    They answer creates, or with `rests` finds: the seconds until the next look after a vain one.
+    """
     answered = [one for one in sightings if one.no in answers]
+    closed: set[int] = set()
 
     async def work(batch: Batch) -> None:
-        refused: dict[int, dict[Market, bool]] = {}
+        refused: dict[int, dict[Market, Failure | None]] = {}
         for record in list(batch.records.values()):
             for tenancy in record.held:
                 machine = tenancy.machine
                 answer = answers.get(machine.no or 0, _NO_ANSWER)
                 if answer is _NO_ANSWER or machine.state is not MachineState.REQUESTED:
                     continue
-                record = _answered(loop, record, tenancy, answer, batch.now, creating)
-                if isinstance(answer, NoCapacity | Quota | Auth):
-                    refused.setdefault(machine.offer, {})[machine.market] = False
+                rest = None if rests is None else rests.get(machine.no or 0, 0.0)
+                record = _answered(loop, record, tenancy, answer, batch.now, rest)
+                if rest is None and isinstance(answer, NoCapacity | Quota | Auth):
+                    whys = refused.setdefault(machine.offer, {})
+                    if whys.get(machine.market) is not Failure.AUTH:
+                        whys[machine.market] = _FAILURES[type(answer)]
             batch.put(record)
-        await note_deliveries(loop, batch, refused)
+        closed.clear()
+        closed.update(await note_deliveries(loop, batch, refused))
 
-    await loop.in_batches("acquire", _attempts(answered), work)
+    def alert() -> None:
+        alert_of_closed(loop, closed)
+
+    await loop.in_batches("acquire", _attempts(answered), work, then=alert)
 
 
 def _answered(
@@ -168,9 +192,14 @@ def _answered(
     tenancy: Tenancy,
     answer: Found,
     now: datetime,
-    creating: bool,
+    rest: float | None,
 ) -> AttemptRecord:
-    """Move one Attempt by what the supplier said of its machine."""
+    """Move one Attempt by what the supplier said of its machine.
+
+    `rest` is the seconds until the next look; None if this answers a create. What refuses a create
+    proves that it made nothing; of a find it proves nothing (SC-609).
+    """
+    creating = rest is None
     if isinstance(answer, Exception):
         loop.failed_call("create" if creating else "find", answer)
     match answer:
@@ -180,14 +209,13 @@ def _answered(
             return _pending(record, tenancy, answer, now)
         case None:
             return _absent(loop, record, tenancy, now)
-        case NoCapacity() | Quota() | Auth():
-            log.log(
-                logging.ERROR if isinstance(answer, Auth) else logging.INFO,  # SC-617: alerts
+        case NoCapacity() | Quota() | Auth() if creating:
+            log.info(
                 "a supplier gave no machine",
                 extra={"attempt": record.attempt.name, "error": type(answer).__name__},
             )
             return _not_acquired(record, tenancy, now, str(answer))
-        case Invalid():
+        case Invalid() if creating:
             log.error(
                 "a supplier refused an intent as wrong",
                 extra={"attempt": record.attempt.name, "reason_text": str(answer)},
@@ -196,14 +224,14 @@ def _answered(
         case RateLimited(after=after):  # a refusal is no attempt: create may be called again
             tries = tenancy.machine.tries - 1 if creating else tenancy.machine.tries
             return _again(record, tenancy, now + after, tries=tries)
-        case _ if creating:  # Ambiguous, or any error that proves nothing
+        case _ if rest is None:  # Ambiguous, or any error that proves nothing
             log.warning(
                 "it is not known whether a machine was made",
                 extra={"attempt": record.attempt.name, "reason_text": str(answer)},
             )
             return _again(record, tenancy, now + ASK_AGAIN, tries=2)
         case _:
-            return _again(record, tenancy, now + LOOK_AGAIN)
+            return _again(record, tenancy, now + timedelta(seconds=rest))
 
 
 def _again(

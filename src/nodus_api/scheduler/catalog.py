@@ -1,5 +1,6 @@
 """The catalog as placement sees it: classes with their markets, and the offers behind them."""
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -16,7 +17,9 @@ from nodus_api.kernel.prediction import interruption_rate
 from nodus_api.kernel.vocabulary import Market, Reason, Trigger
 from nodus_api.scheduler.context import LoopContext
 from nodus_api.storage.batch import Batch
-from nodus_api.storage.catalog_store import Offer, OfferStats, read_stats, write_stats
+from nodus_api.storage.catalog_store import Failure, Offer, OfferStats, read_stats, write_stats
+
+log = logging.getLogger(__name__)
 
 LONGEST_BACKOFF = timedelta(seconds=1800)
 FIRST_BACKOFF = timedelta(seconds=30)
@@ -58,14 +61,15 @@ class Catalog:
         )
 
     def choose(self, key: CandidateKey, now: datetime, *, machines: int = 1) -> Offer | None:
-        """Return the cheapest offer of a class that is not backing off and has room (SC-360)."""
+        """Return the cheapest offer of a class that does not rest and has room (SC-360)."""
         offering, market = key
         offers = self.offers.get(offering, ())
         if market is Market.SPOT:
             offers = tuple(sorted(offers, key=lambda one: (one.cost_spot or 0, one.no or 0)))
         for offer in offers:
             room = free(offer, market)
-            if not backing_off(offer, market, now) and (room is None or room >= machines):
+            rests = offer.closed or backing_off(offer, market, now)
+            if not rests and (room is None or room >= machines):
                 return offer
         return None
 
@@ -79,11 +83,11 @@ class Catalog:
             offers={**self.offers, offering: several},
         )
 
-    def backoff_until(self, number: int, market: Market) -> datetime | None:
-        """Return until when an offer backs off; None if it does not."""
+    def stats_of(self, number: int, market: Market) -> OfferStats | None:
+        """Return what is known of an offer; None if it is not on offer any more."""
         for offer in (one for several in self.offers.values() for one in several):
-            if offer.no == number and market in offer.stats:
-                return offer.stats[market].backoff_until
+            if offer.no == number:
+                return offer.stats.get(market)
         return None
 
 
@@ -102,23 +106,28 @@ def backing_off(offer: Offer, market: Market, now: datetime) -> bool:
 
 
 async def note_deliveries(
-    loop: LoopContext, batch: Batch, outcomes: Mapping[int, Mapping[Market, bool]]
-) -> None:
+    loop: LoopContext, batch: Batch, outcomes: Mapping[int, Mapping[Market, Failure | None]]
+) -> set[int]:
     """Remember which offers delivered, in the transaction that writes the outcome (SC-360).
 
-    Of several outcomes at once a failure is what the next one would get.
+    None is a delivery. Of several outcomes at once a failure is what the next one would get.
+    Refused credentials close an offer, whatever its machines on the way still bring.
+    Return the offers that are closed by this.
     """
     known = await read_stats(batch.connection, list(outcomes))
     changed: dict[int, list[OfferStats]] = {}
     for offer, markets in outcomes.items():
-        for market, delivered in markets.items():
+        for market, failure in markets.items():
             before = known.get((offer, market), OfferStats(market=market, updated=batch.now))
-            after = _delivered(before) if delivered else _failed(before, offer, batch.now)
+            after = _failed(before, offer, failure, batch.now) if failure else _delivered(before)
             if after != before:
                 changed.setdefault(offer, []).append(after)
     await write_stats(batch.connection, changed)
-    if not all(all(markets.values()) for markets in outcomes.values()):
+    if any(any(markets.values()) for markets in outcomes.values()):
         loop.offers_due = loop.clock.monotonic()
+    was_closed = {no for (no, _), stats in known.items() if stats.failure is Failure.AUTH}
+    refused = {no for no, markets in outcomes.items() if Failure.AUTH in markets.values()}
+    return refused - was_closed
 
 
 async def note_starts(loop: LoopContext, batch: Batch) -> None:
@@ -128,13 +137,13 @@ async def note_starts(loop: LoopContext, batch: Batch) -> None:
     or machines that never become ready would be asked for every 30 s for ever. To be called
     when the batch's decisions are made.
     """
-    outcomes: dict[int, dict[Market, bool]] = {}
+    outcomes: dict[int, dict[Market, Failure | None]] = {}
     for no, record in batch.records.items():
         if record.attempt.command_started and not batch.loaded[no].attempt.command_started:
             for tenancy in record.held:
                 if tenancy.lease.won:
                     outcomes.setdefault(tenancy.machine.offer, {}).setdefault(
-                        tenancy.machine.market, True
+                        tenancy.machine.market, None
                     )
         drilled = record.attempt.interruption and (
             record.attempt.interruption.trigger is Trigger.DRILL
@@ -143,22 +152,38 @@ async def note_starts(loop: LoopContext, batch: Batch) -> None:
             continue  # its machine did nothing wrong (SC-630)
         if batch.loaded[no].attempt.live and record.attempt.reason in _NEVER_READY:
             for tenancy in record.held:
-                outcomes.setdefault(tenancy.machine.offer, {})[tenancy.machine.market] = False
+                machine = tenancy.machine
+                outcomes.setdefault(machine.offer, {})[machine.market] = Failure.NEVER_READY
     if outcomes:
         await note_deliveries(loop, batch, outcomes)
 
 
+def alert_of_closed(loop: LoopContext, offers: Iterable[int]) -> None:
+    """Say once of each offer that it is closed, and how it is opened again (SC-617)."""
+    for offer in sorted(offers):
+        loop.metrics.closed_offers.inc()
+        log.error(
+            "an offer is closed: the supplier refuses our credentials; mend them and restart the "
+            "scheduler, or it is tried again after its rest",
+            extra={"offer": offer},
+        )
+
+
 def _delivered(stats: OfferStats) -> OfferStats:
-    return replace(stats, failures_in_row=0, backoff_until=None)
+    if stats.failure is Failure.AUTH:
+        return stats
+    return replace(stats.failing(None), failures_in_row=0, backoff_until=None)
 
 
-def _failed(stats: OfferStats, offer: int, now: datetime) -> OfferStats:
+def _failed(stats: OfferStats, offer: int, failure: Failure, now: datetime) -> OfferStats:
     """Let an offer rest for 30·2^k s, at most 1,800 s, ± 20 % by a hash (SC-360)."""
+    if stats.failure is Failure.AUTH:
+        failure = Failure.AUTH
     k = stats.failures_in_row
     wait = min(FIRST_BACKOFF * (1 << min(k, 6)), LONGEST_BACKOFF)
     share = int.from_bytes(sha256(f"{offer}/{stats.market}/{k}".encode()).digest()[:4]) % 401
     return replace(
-        stats,
+        stats.failing(failure),
         available=0,
         failures_in_row=k + 1,
         backoff_until=now + wait * (800 + share) / 1000,
@@ -173,15 +198,20 @@ async def load_catalog(loop: LoopContext, now: datetime) -> Catalog:
 
 
 def _class_stats(offers: Sequence[Offer], market: Market, now: datetime) -> CandidateStats:
-    """Put the offers of a class together (SC-205, SC-360)."""
+    """Put the offers of a class together (SC-205, SC-360): those that are not closed, if any."""
+    closed = all(one.closed for one in offers)
+    offers = [one for one in offers if closed or not one.closed]
     rooms = [0 if backing_off(one, market, now) else free(one, market) for one in offers]
     known = [room for room in rooms if room is not None]
     unknown = len(known) < len(rooms)
-    resting = [one.stats[market].backoff_until for one in offers if backing_off(one, market, now)]
-    ends = [end for end in resting if end is not None]
+    resting = [one.stats[market] for one in offers if backing_off(one, market, now)]
+    ends = [one.backoff_until for one in resting if one.backoff_until is not None]
+    all_rest = bool(ends) and len(ends) == len(offers)
     return CandidateStats(
         interruptions_per_hour=interruption_rate(market, interruptions=0.0, exposure_hours=0.0),
         available=None if unknown else sum(known),
         largest_available=None if unknown else max(known, default=0),
-        backoff_until=min(ends) if ends and len(ends) == len(offers) else None,
+        backoff_until=min(ends) if all_rest else None,
+        credentials_refused=closed,
+        supplier_quota_used_up=all_rest and all(one.failure is Failure.QUOTA for one in resting),
     )

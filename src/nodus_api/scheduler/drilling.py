@@ -16,6 +16,7 @@ from nodus_api.kernel.drills import Drill, Loss
 from nodus_api.kernel.events import CapacityLost
 from nodus_api.kernel.vocabulary import Trigger
 from nodus_api.scheduler.context import LoopContext
+from nodus_api.scheduler.setbacks import LONGEST_OF_CALLS
 from nodus_api.scheduler.settling import settle
 from nodus_api.storage import due
 from nodus_api.storage.batch import Batch
@@ -27,7 +28,7 @@ from nodus_api.suppliers.supplier import FaultInjection
 log = logging.getLogger(__name__)
 
 _INJECT = "inject into a machine"
-"""The name of failing injections among the setbacks: each is tried again after 1 s to 5 min."""
+"""The name of failing injections among the setbacks: each is tried again after 1 s to 60 s."""
 
 
 def drill_of(record: AttemptRecord) -> Drill | None:
@@ -142,7 +143,7 @@ def _made(loop: LoopContext, answers: Mapping[int, Exception | None], at: float)
     for no, answer in answers.items():
         if isinstance(answer, Exception):
             loop.failed_call("inject", answer)
-            wait = loop.setbacks.failed((_INJECT, no), at)
+            wait = loop.setbacks.failed((_INJECT, no), at, longest=LONGEST_OF_CALLS)
             log.warning(
                 "a drill's fault could not be made and is tried again",
                 extra={"cause": str(answer), "retry_seconds": wait},

@@ -116,6 +116,8 @@ class Scheduler:
                     at_once=self._pace.supplier_calls,
                     timeout=self._pace.supplier_timeout,
                     done=self._wake.set,
+                    rate=self._supplier.caps.rate,
+                    clock=self._clock,
                 ),
                 pace=self._pace,
                 retention=self._retention,
@@ -218,9 +220,14 @@ class Passes:
         return await dict(self._steps(full=True))[name]()
 
     async def until_next(self) -> float | None:
-        """Return the seconds until a row's own time comes; None if none is set."""
+        """Return the seconds until a row's own time comes, or a token for a call that lacked one.
+
+        None if nothing waits for either.
+        """
         wait = await self.loop.attempts.until_next(await self.loop.agenda.began())
-        return None if wait is None else wait.total_seconds()
+        token = self.loop.calls.token_in()
+        waits = [] if wait is None else [wait.total_seconds()]
+        return min(waits if token is None else [*waits, token], default=None)
 
     def _steps(self, *, full: bool) -> Sequence[tuple[str, Step]]:
         loop = self.loop

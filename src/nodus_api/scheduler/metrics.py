@@ -68,6 +68,11 @@ class LoopMetrics:
             ["call", "error"],
             registry=self.registry,
         )
+        self.closed_offers = Counter(
+            "nodus_scheduler_closed_offers",
+            "Offers closed because their supplier refused our credentials (SC-617).",
+            registry=self.registry,
+        )
         self.notices = Counter(
             "nodus_scheduler_notices",
             "Announced reclaims: drained, or cleared because nothing came of them.",

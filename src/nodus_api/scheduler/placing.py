@@ -17,6 +17,7 @@ from nodus_api.kernel.placement import (
     LostCandidate,
     Outcome,
     PlacementRequest,
+    RejectionCode,
     place,
 )
 from nodus_api.kernel.replacement import needs_on_demand
@@ -28,6 +29,7 @@ from nodus_api.scheduler.ganging import Ranks, units
 from nodus_api.scheduler.intents import intended
 from nodus_api.scheduler.settling import budget, counters_of
 from nodus_api.storage.batch import Batch
+from nodus_api.storage.catalog_store import Failure
 from nodus_api.storage.checkpoint_store import restore_sources
 from nodus_api.storage.records import AttemptRecord, Decided
 
@@ -138,14 +140,30 @@ def _request(
 
 
 def _failed_acquisitions(record: AttemptRecord, catalog: Catalog) -> tuple[FailedAcquisition, ...]:
-    """Return the candidates that did not deliver in this Attempt (SC-332)."""
+    """Return the candidates that did not deliver in this Attempt, and why (SC-332).
+
+    What is closed is no such candidate: it is Disabled for all (SC-617), and its class may have
+    offers that are not.
+    """
     failed = []
     for tenancy in record.tenancies:
         machine = tenancy.machine
-        until = catalog.backoff_until(machine.offer, machine.market)
-        if not tenancy.open and until is not None:
+        stats = catalog.stats_of(machine.offer, machine.market)
+        if tenancy.open or stats is None or stats.failure is Failure.AUTH:
+            continue
+        if stats.backoff_until is not None:
+            over = stats.failure is Failure.QUOTA
             failed.append(
-                FailedAcquisition(offering=machine.offering, market=machine.market, until=until)
+                FailedAcquisition(
+                    offering=machine.offering,
+                    market=machine.market,
+                    until=stats.backoff_until,
+                    code=(
+                        RejectionCode.QUOTA_EXCEEDED
+                        if over
+                        else RejectionCode.INSUFFICIENT_CAPACITY
+                    ),
+                )
             )
     return tuple(failed)
 

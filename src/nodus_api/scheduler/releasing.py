@@ -12,6 +12,7 @@ from nodus_api.kernel.moments import clamped
 from nodus_api.kernel.vocabulary import MachineState
 from nodus_api.scheduler.context import LoopContext
 from nodus_api.scheduler.offers import capacity_came_back
+from nodus_api.scheduler.setbacks import retry_wait
 from nodus_api.scheduler.settling import released
 from nodus_api.scheduler.stopping import end_unstarted
 from nodus_api.scheduler.told_times import possible
@@ -114,9 +115,11 @@ def _after_look(
 
 
 def _later(tenancy: Tenancy, now: datetime) -> Tenancy:
-    """Try again after 1 s, 2 s, 4 s … 5 min, for ever (SC-610)."""
+    """Try again after 1 s, 2 s, 4 s … 5 min, less a jitter, for ever (SC-610, SC-617)."""
     machine = tenancy.machine
-    wait = min(timedelta(seconds=1) * (1 << min(machine.tries, 9)), LONGEST_WAIT)
+    wait = timedelta(
+        seconds=retry_wait(machine.tries + 1, machine.key, longest=LONGEST_WAIT.total_seconds())
+    )
     if machine.releasing is not None and now - machine.releasing > RELEASE_ALERT:
         log.error("a machine is not gone 15 minutes after its release", extra={"key": machine.key})
     moved = replace(machine, tries=machine.tries + 1, next_try=now + wait, gone_seen=None)

@@ -1,8 +1,11 @@
 """Items that failed, and when each is tried again: 1 s, 2 s, 4 s … 5 min (SC-606).
 
-In memory alone: after a restart everything is tried at once.
+A supplier's calls are repeated after 60 s at the latest (SC-617). Each wait is shorter by up to a
+fifth, so that what failed together is not tried together. In memory alone: after a restart
+everything is tried at once.
 """
 
+from hashlib import sha256
 from typing import TypeAlias
 from uuid import UUID
 
@@ -13,6 +16,19 @@ Key: TypeAlias = tuple[str, Item]
 """The step that failed, and the item it failed on."""
 
 LONGEST_SECONDS = 300.0
+LONGEST_OF_CALLS = 60.0
+"""Between two tries of a supplier's call, but for deletes (SC-617, SC-610)."""
+
+
+def retry_wait(failures: int, of: str, *, longest: float) -> float:
+    """Return the seconds until the next try after so many failures in a row, from 1 on.
+
+    The jitter is a hash of `of` and the number, so it is the same in every process; it only
+    takes away, up to 20 %, so that no wait is above what is promised.
+    """
+    digest = sha256(f"{of}/{failures}".encode()).digest()
+    share = int.from_bytes(digest[:4]) / 2**32
+    return min(2.0 ** min(failures - 1, 30), longest) * (1 - 0.2 * share)
 
 
 class Setbacks:
@@ -30,10 +46,11 @@ class Setbacks:
         """Return how many items of a step may not be tried yet."""
         return sum(name == step and again > now for (name, _), (_, again) in self._failures.items())
 
-    def failed(self, key: Key, now: float) -> float:
+    def failed(self, key: Key, now: float, *, longest: float = LONGEST_SECONDS) -> float:
         """Count a failure; return the seconds until the next try."""
         times, _ = self._failures.get(key, (0, now))
-        wait = min(2.0**times, LONGEST_SECONDS)
+        step, item = key
+        wait = retry_wait(times + 1, f"{step}/{item}", longest=longest)
         self._failures[key] = (times + 1, now + wait)
         return wait
 

@@ -17,6 +17,7 @@ from nodus_api.scheduler.context import LoopContext
 from nodus_api.scheduler.drilling import as_drilled
 from nodus_api.scheduler.ganging import release_late_ranks
 from nodus_api.scheduler.handing_back import give_up
+from nodus_api.scheduler.setbacks import LONGEST_OF_CALLS
 from nodus_api.scheduler.settling import ranks_with, release_machines
 from nodus_api.scheduler.stopping import end_unstarted, without_orders
 from nodus_api.storage.batch import Batch
@@ -27,7 +28,7 @@ from nodus_api.suppliers.supplier import Order
 log = logging.getLogger(__name__)
 
 _SIGNAL = "signal of a machine"
-"""The name of failing signals among the setbacks: each is tried again after 1 s to 5 min."""
+"""The name of failing signals among the setbacks: each is tried again after 1 s to 60 s."""
 
 VOUCHED_FOR = timedelta(seconds=30)
 """How long the supplier's word that a machine runs is good for."""
@@ -150,7 +151,7 @@ async def pass_orders_on(loop: LoopContext) -> None:
     for no, answer in answers.items():
         if isinstance(answer, Exception):
             loop.failed_call("signal", answer)
-            loop.setbacks.failed((_SIGNAL, no), at)
+            loop.setbacks.failed((_SIGNAL, no), at, longest=LONGEST_OF_CALLS)
         else:
             loop.setbacks.passed((_SIGNAL, no))
     for one in sightings:

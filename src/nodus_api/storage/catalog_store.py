@@ -1,9 +1,10 @@
 """What can be rented: classes are public, offers and their statistics are not (SC-202, SC-203)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
+from enum import StrEnum
 from functools import cache
 from typing import Any
 
@@ -32,12 +33,27 @@ _OFFER = (
 _STATS = ("stats", "available", "failures_in_row", "backoff_until", "updated")
 
 
+_FAILURE = "failure"
+"""The key in the JSON of statistics of why the offer rests."""
+
+
+class Failure(StrEnum):
+    """Why an offer did not deliver (SC-360, SC-617)."""
+
+    NO_CAPACITY = "NoCapacity"
+    QUOTA = "Quota"
+    AUTH = "Auth"
+    """The credentials were refused: the offer is closed until an answer of offers opens it."""
+    NEVER_READY = "NeverReady"
+    """Its machine failed to start up, or its checks."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferStats:
     """What is known of one offer in one market (SC-205, SC-360).
 
     `available` counts the machines that could be started at `updated`: 0 is none, None
-    unknown.
+    unknown. `stats` holds what needs no column, as JSON.
     """
 
     market: Market
@@ -46,6 +62,18 @@ class OfferStats:
     failures_in_row: int = 0
     backoff_until: datetime | None = None
     updated: datetime
+
+    @property
+    def failure(self) -> Failure | None:
+        """Why it rests until `backoff_until`; None if nobody noted it."""
+        noted = self.stats.get(_FAILURE)
+        return None if noted is None else Failure(noted)
+
+    def failing(self, failure: Failure | None) -> "OfferStats":
+        """Return them with this note of a failure, or with none."""
+        others = {key: value for key, value in self.stats.items() if key != _FAILURE}
+        noted = {} if failure is None else {_FAILURE: failure.value}
+        return replace(self, stats=others | noted)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +95,11 @@ class Offer:
     requested_since: int = 0
     """Machines asked for that `available` does not know of, as far as can be told."""
     stats: Mapping[Market, OfferStats] = field(default_factory=dict)
+
+    @property
+    def closed(self) -> bool:
+        """Whether its supplier refused the credentials, which are one for both markets."""
+        return any(one.failure is Failure.AUTH for one in self.stats.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +130,9 @@ class CatalogStore:
         """Write what the supplier offers; what it no longer lists is disabled.
 
         `asked` is the database's time before the supplier was asked: what was made since then may
-        be missing in its answer. Classes and offers that are as this store wrote them last are not
+        be missing in its answer. It opens offers that were closed, if they had rested when the
+        supplier was asked; the first answer of a reign opens all, since credentials are read when
+        a process starts (SC-617). Classes and offers that are as this store wrote them last are not
         written again; what room they have is. Returns whether some offer has more room than when it
         was last seen, or is new.
         """
@@ -126,6 +161,8 @@ class CatalogStore:
                 if market is Market.ON_DEMAND or offer.cost_spot is not None
             ]
             await _write(connection, _seen(), seen)
+            if self._written is None:
+                await connection.execute(_open_closed(self._supplier))
             after = await self._rooms(connection)
         self._written, self._numbers = given, numbers
         return any(no not in before or _more(room, before[no]) for no, room in after.items())
@@ -247,12 +284,36 @@ def _upsert_offers() -> postgresql.Insert:
 
 @cache
 def _seen() -> postgresql.Insert:
-    """Note what is available now, and leave the history of an offer as it is. Primary key."""
+    """Note what is available now, and leave the history of an offer as it is. Primary key.
+
+    But it opens what was closed and had rested when it was looked.
+    """
     insert = insert_rows(t.offering_stats, ["offer", "market", *_STATS])
-    return insert.on_conflict_do_update(
-        index_elements=["offer", "market"],
-        set_={name: insert.excluded[name] for name in ("available", "updated")},
+    had_rested = t.offering_stats.c.backoff_until <= insert.excluded.updated
+    stats = sa.case(
+        (sa.and_(_closed(), had_rested), t.offering_stats.c.stats.op("-")(_FAILURE)),
+        else_=t.offering_stats.c.stats,
     )
+    seen = {name: insert.excluded[name] for name in ("available", "updated")}
+    return insert.on_conflict_do_update(
+        index_elements=["offer", "market"], set_=seen | {"stats": stats}
+    )
+
+
+@cache
+def _open_closed(supplier: str) -> sa.Update:
+    """Open every closed offer of a supplier. Its offers are a few hundred."""
+    offers = sa.select(t.supplier_offers.c.no).where(t.supplier_offers.c.supplier == supplier)
+    return (
+        sa.update(t.offering_stats)
+        .where(t.offering_stats.c.offer.in_(offers), _closed())
+        .values(stats=t.offering_stats.c.stats.op("-")(_FAILURE), backoff_until=None)
+    )
+
+
+def _closed() -> sa.ColumnElement[bool]:
+    noted: sa.ColumnElement[bool] = t.offering_stats.c.stats[_FAILURE].astext == Failure.AUTH.value
+    return noted
 
 
 @cache

@@ -14,6 +14,17 @@ from uuid import UUID
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CallRate:
+    """How many calls of each kind a supplier takes: so many at once, then so many a second.
+
+    Both are at least 1.
+    """
+
+    per_second: float = 500.0
+    burst: int = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SupplierCaps:
     """What a supplier can do, and how long it takes to show what it did."""
 
@@ -23,6 +34,8 @@ class SupplierCaps:
     warm: bool = False
     inject: bool = False
     increment: timedelta = timedelta(seconds=1)
+    rate: CallRate = CallRate()
+    """For each kind of call by itself (SC-616)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
