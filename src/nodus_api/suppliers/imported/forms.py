@@ -23,6 +23,7 @@ from nodus_api.suppliers.imported.rows import (
     one_of,
     read_kind,
     read_number,
+    read_size,
     read_whole,
 )
 from nodus_api.suppliers.imported.yaml_text import Item, expect, read_yaml
@@ -77,7 +78,7 @@ def read_forms(text: str, cloud: str) -> Forms:
     types = _entries(found, "types")
     with _Located(clouds[cloud]):
         numbers = {name: found[name].text(name) for name in _CLOUD[:3] if name in found}
-        disk = read_number(numbers, "diskGiB") if "diskGiB" in numbers else Decimal(0)
+        disk = _disk(numbers) if "diskGiB" in numbers else Decimal(0)
         increment = read_whole(numbers, "incrementSeconds") if "incrementSeconds" in numbers else 1
         minimum = read_whole(numbers, "minimumSeconds") if "minimumSeconds" in numbers else 0
         if not increment:
@@ -130,10 +131,14 @@ def _type(prefix: str, item: Item) -> TypeForm:
         if "arch" in given:
             arch = one_of(given["arch"], "arch", ARCHITECTURES)
         if "diskGiB" in given:
-            disk = read_number(given, "diskGiB")
+            disk = _disk(given)
         if "gang" in given:
             gang = read_yes(given, "gang")
     return TypeForm(form=form, speed=speed, gang=gang, arch=arch, disk_gib=disk)
+
+
+def _disk(fields: Mapping[str, str]) -> Decimal:
+    return read_size(fields, "diskGiB", zero=True)
 
 
 def read_speed(fields: Mapping[str, str]) -> Decimal:

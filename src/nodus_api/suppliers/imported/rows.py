@@ -136,13 +136,13 @@ def read_number(fields: Mapping[str, str], name: str) -> Decimal:
     return _within(text, name)
 
 
-def read_size(fields: Mapping[str, str], name: str) -> Decimal:
+def read_size(fields: Mapping[str, str], name: str, *, zero: bool = False) -> Decimal:
     """Return vcpus or GiB with at most 2 decimals, rounded down: never more than there is.
 
-    Raises BadRow for what is less than a hundredth, too.
+    Raises BadRow; for what is less than a hundredth too, unless `zero`.
     """
     size = read_number(fields, name).quantize(Decimal("0.01"), rounding=ROUND_DOWN)
-    if not size:
+    if not (size or zero):
         raise BadRow(f"{name} is 0")
     return size
 
