@@ -116,6 +116,35 @@ async def test_changes_are_told_and_a_bad_row_changes_nothing(
     assert tuple(p4d) == (Decimal("21.957642"), True)
 
 
+async def test_what_can_be_rented_is_listed(
+    scheduler_database: Database, desk: Desk, nodus: Nodus, clean_database: str
+) -> None:  # SC-201, SC-202
+    await desk.json(sample_prices("aws"))
+    await desk.run(sample_prices("lambda"), cloud="lambda")
+    await desk.json("\n".join(sample_prices("lambda").splitlines()[:3]), cloud="lambda")
+
+    async def shown(*more: str) -> str:
+        asked = ["offerings", "list", "--database-url", clean_database, *more]
+        result = await asyncio.to_thread(nodus, *asked)
+        assert result.exit_code == 0, result.output
+        return result.stdout
+
+    lines = (await shown()).splitlines()
+    assert len(lines) == 8
+    assert lines[2].split() == [
+        "a100-sxm-80g-x8-us", "amd64", "96", "1152", "100", "27.44705", "9.7262", "24.702346",
+        "on", "offer",
+    ]  # fmt: skip
+    assert "aws" not in (await shown()) + (await shown("-o", "json"))  # SC-203
+    items = json.loads(await shown("--all", "-o", "json"))["items"]
+    (retired,) = [one for one in items if one["state"] == "retired"]
+    assert (retired["name"], retired["acceleratorMemoryGiB"]) == ("a6000-48g-x1-us", "48")
+    offers = json.loads(await shown("--offers", "-o", "json"))["items"]
+    assert [one["supplier"] for one in offers] == ["aws"] * 5 + ["lambda"] * 2
+    assert offers[-1]["costOnDemand"] == "23.92"
+    assert "a6000" in await shown("--offers", "--all")
+
+
 REFUSED = {
     "no row": ("InstanceType", ["--markup", "1"], "columns are missing"),
     "no price": (sample_prices("aws").splitlines()[0], [], "lists nothing"),

@@ -11,6 +11,13 @@ import click
 
 from nodus_api.cli.errors import Refused
 from nodus_api.cli.import_plan import RUNNING, Changes, ImportPlan, plan_import
+from nodus_api.cli.offerings_text import (
+    CLASS_HEADINGS,
+    OFFER_HEADINGS,
+    class_json,
+    listed,
+    offer_json,
+)
 from nodus_api.cli.options import (
     database_options,
     opened,
@@ -36,10 +43,11 @@ _LARGEST_FILE = 64 * 2**20
 
 @click.group()
 def offerings() -> None:
-    """Import what clouds and own fleets offer.
+    """Import and list what clouds and own fleets offer.
 
     \b
     Example:
+      nodus offerings list
       nodus offerings import --format skypilot --cloud aws --map forms.yaml vms.csv --dry-run
     """
 
@@ -101,6 +109,45 @@ async def import_(
         print_json(_as_json(planned, dry_run))
     else:
         click.echo(_as_text(planned, dry_run), nl=False)
+
+
+@offerings.command("list")
+@click.option("--all", "retired_too", is_flag=True, help="Retired classes and offers, too.")
+@click.option("--offers", "privately", is_flag=True, help="Who offers what at which cost.")
+@database_options
+@output_option
+@run_async
+async def list_(retired_too: bool, privately: bool, output: str, **options: Any) -> None:
+    """List the classes that can be rented, or with --offers the private rows behind them.
+
+    Rates and costs are USD per hour of the whole machine.
+
+    \b
+    Example:
+      nodus offerings list
+      nodus offerings list --offers -o json
+    """
+    async with opened(settings_from(options)) as database:
+        stock = await ImportStore(database).stock()
+    if privately:
+        shown = [
+            offer_json(supplier, one)
+            for supplier, offers in sorted(stock.offers.items())
+            for one in sorted(offers, key=lambda one: (one.instance_type, one.region, one.zone))
+            if one.enabled or retired_too
+        ]
+        headings = OFFER_HEADINGS
+    else:
+        shown = [
+            class_json(one, retired=name in stock.retired)
+            for name, one in sorted(stock.classes.items())
+            if retired_too or name not in stock.retired
+        ]
+        headings = CLASS_HEADINGS
+    if output == "json":
+        print_json({"items": shown})
+    else:
+        click.echo(listed(headings, shown), nl=False)
 
 
 def _plan(stock: Stock, *, file: Path, cloud: str, listing: Listing, markup: Decimal) -> ImportPlan:
