@@ -88,6 +88,28 @@ async def test_the_sample_is_imported_once(scheduler_database: Database, desk: D
     assert await rows(scheduler_database) == before
 
 
+async def test_a_first_import_needs_no_file(
+    scheduler_database: Database, desk: Desk, nodus: Nodus, clean_database: str
+) -> None:  # SC-207, SC-208
+    asked = ["offerings", "import", "--database-url", clean_database, "--cloud"]
+
+    async def run(*more: str) -> Result:
+        return await asyncio.to_thread(nodus, *asked, *more)
+
+    said = {
+        ("gcp", "--sample"): "no sample of gcp",
+        ("aws", "--sample", "vms.csv"): "give no FILE",
+        ("aws",): "No FILE is given",
+    }
+    for more, sentence in said.items():
+        result = await run(*more)
+        assert (result.exit_code, sentence in result.stderr) == (2, True)
+    assert await rows(scheduler_database) == []
+    result = await run("nebius", "--sample")
+    assert "Offers: 5 added," in result.stdout
+    assert (await desk.json(sample_prices("nebius"), cloud="nebius"))["offers"]["unchanged"] == 5
+
+
 async def test_changes_are_told_and_a_bad_row_changes_nothing(
     scheduler_database: Database, desk: Desk
 ) -> None:  # SC-208

@@ -36,6 +36,7 @@ from nodus_api.suppliers.imported import (
     read_native,
     read_skypilot,
 )
+from nodus_api.suppliers.imported.samples import SAMPLE_CLOUDS, sample_forms, sample_prices
 
 _CLOUD = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 _LARGEST_FILE = 64 * 2**20
@@ -53,12 +54,13 @@ def offerings() -> None:
 
 
 @offerings.command("import")
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=click.Path(path_type=Path), required=False)
 @click.option(
     "--format",
     "form",
     type=click.Choice(["skypilot", "native"]),
-    required=True,
+    default="skypilot",
+    show_default=True,
     help="SkyPilot's vms.csv, or a YAML file of an own fleet.",
 )
 @click.option("--cloud", required=True, help="Name of the cloud or fleet; no user sees it.")
@@ -68,13 +70,15 @@ def offerings() -> None:
     type=click.Path(path_type=Path),
     help="What a price list does not say: form, speed, region class.",
 )
+@click.option("--sample", is_flag=True, help="Some real rows that come with Nodus, and no FILE.")
 @click.option("--markup", default="1", show_default=True, help="What makes a rate of a cost.")
 @click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
 @database_options
 @output_option
 @run_async
 async def import_(
-    file: Path,
+    file: Path | None,
+    sample: bool,
     form: str,
     cloud: str,
     mapping: Path | None,
@@ -91,6 +95,7 @@ async def import_(
 
     \b
     Example:
+      nodus offerings import --sample --cloud nebius --dry-run
       nodus offerings import --format skypilot --cloud nebius --map forms.yaml vms.csv --markup 1.10
       nodus offerings import --format native --cloud hall-1 fleet.yaml --dry-run
     """
@@ -100,8 +105,15 @@ async def import_(
             f" and none of {', '.join(RUNNING)}, which tell themselves what they offer."
         )
     factor = _markup(markup)
-    listing = _listing(file, form, cloud, mapping, factor)
-    plan = partial(_plan, file=file, cloud=cloud, listing=listing, markup=factor)
+    if sample:
+        if file is not None or mapping is not None or form != "skypilot":
+            raise Refused("--sample is a price list and its map: give no FILE, --map or --format.")
+        source, listing = "the sample", _sample(cloud, factor)
+    elif file is None:
+        raise Refused("No FILE is given: name a price list, or give --sample.")
+    else:
+        source, listing = str(file), _listing(file, form, cloud, mapping, factor)
+    plan = partial(_plan, source=source, cloud=cloud, listing=listing, markup=factor)
     async with opened(settings_from(options)) as database:
         store = ImportStore(database)
         planned = plan(await store.stock()) if dry_run else await store.change(plan)
@@ -150,13 +162,15 @@ async def list_(retired_too: bool, privately: bool, output: str, **options: Any)
         click.echo(listed(headings, shown), nl=False)
 
 
-def _plan(stock: Stock, *, file: Path, cloud: str, listing: Listing, markup: Decimal) -> ImportPlan:
+def _plan(
+    stock: Stock, *, source: str, cloud: str, listing: Listing, markup: Decimal
+) -> ImportPlan:
     """Plan the import. Raises Refused if it would take no row, for what reason it says."""
     planned = plan_import(stock, cloud, listing, markup)
     if len(planned.rejected) >= len(listing.rows) + len(listing.rejected) > 0:
         first = planned.rejected[0]
         raise Refused(
-            f"{file}: no row can be taken, line {first.line} for one: {first.cause}; nothing"
+            f"{source}: no row can be taken, line {first.line} for one: {first.cause}; nothing"
             " was changed."
         )
     return planned
@@ -170,6 +184,14 @@ def _markup(text: str) -> Decimal:
     if not 0 < markup <= 100:
         raise Refused(f"--markup {text!r} must be a number above 0 and at most 100, like 1.10.")
     return markup
+
+
+def _sample(cloud: str, markup: Decimal) -> Listing:
+    if cloud not in SAMPLE_CLOUDS:
+        raise Refused(
+            f"There is no sample of {cloud}: give --cloud {', '.join(SAMPLE_CLOUDS)}, or a FILE."
+        )
+    return read_skypilot(sample_prices(cloud), read_forms(sample_forms(), cloud), markup=markup)
 
 
 def _listing(file: Path, form: str, cloud: str, mapping: Path | None, markup: Decimal) -> Listing:
