@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -14,11 +15,14 @@ from tests.cli.conftest import Nodus
 from tests.scheduler.fake_supplier import FakeSupplier, an_offer
 from tests.scheduler.world import World
 
+from nodus_api.cli.import_plan import ImportPlan, plan_import
 from nodus_api.clock import ManualClock
 from nodus_api.scheduler.catalog import Catalog
 from nodus_api.storage import tables as t
 from nodus_api.storage.catalog_store import CatalogStore
 from nodus_api.storage.engine import Database
+from nodus_api.storage.import_store import ImportStore, Stock
+from nodus_api.suppliers.imported import read_forms, read_skypilot
 from nodus_api.suppliers.imported.samples import SAMPLE_CLOUDS, sample_forms, sample_prices
 
 FLEET = """offers:
@@ -86,6 +90,23 @@ async def test_the_sample_is_imported_once(scheduler_database: Database, desk: D
             "unchanged": len(sample_prices(cloud).splitlines()) - 1
         }
     assert await rows(scheduler_database) == before
+
+
+async def test_imports_at_once_come_one_after_the_other(
+    scheduler_database: Database,
+) -> None:  # each plans on what the one before has written
+    def plan(cloud: str) -> Callable[[Stock], ImportPlan]:
+        forms = read_forms(sample_forms(), cloud)
+        listing = read_skypilot(sample_prices(cloud), forms, markup=Decimal(1))
+        return lambda stock: plan_import(stock, cloud, listing, Decimal(1))
+
+    store = ImportStore(scheduler_database)
+    await asyncio.gather(*(store.change(plan(cloud)) for cloud in SAMPLE_CLOUDS))
+    stock = await store.stock()
+    assert stock.classes["cpu-8c-32g-us"].rate_on_demand == Decimal("0.1984")
+    eights = [one for one in stock.classes.values() if one.family == ("h100", 8)]
+    assert {one.reference_rate for one in eights} == {Decimal("23.92")}  # of 23.60, 23.92, 68.80
+    assert len(eights) == 3
 
 
 async def test_a_first_import_needs_no_file(

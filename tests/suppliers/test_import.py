@@ -196,7 +196,11 @@ BAD = {
     "vCPUs is empty": {"vCPUs": ""},
     "MemoryGiB is 0": {"MemoryGiB": "0.001"},
     "AcceleratorCount 0.5 is not a whole": {"AcceleratorCount": "0.5"},
-    "AcceleratorCount of H100 is not from 1": {"AcceleratorCount": ""},
+    "AcceleratorCount of 'H100' is not from 1": {"AcceleratorCount": ""},
+    "AcceleratorCount of '\\x1b[2J' is not": {  # nothing of a file moves the terminal's cursor
+        "AcceleratorName": "\x1b[2J",
+        "AcceleratorCount": "0",
+    },
     "AcceleratorCount is given without": {"AcceleratorName": ""},
     "AcceleratorName 'H 100' cannot": {"AcceleratorName": "H 100"},
     "GpuInfo does not say": {"GpuInfo": '{"Gpus": []}'},
@@ -259,7 +263,7 @@ def test_no_bad_row_changes_what_others_say(
 
 FORMS_BAD = {
     "other: {}": "no entry for aws",
-    "aws: {types: {p5.: {sped: 1}}}": "sped is not known",
+    "aws: {types: {p5.: {sped: 1}}}": "'sped' is not known",
     "aws: {types: {p5.: {speed: fast}}}": "speed 'fast'",
     "aws: {types: {p5.: {speed: 0}}}": "speed 0",
     "aws: {types: {p5.: {form: S X}}}": "form 'S X'",
@@ -314,7 +318,7 @@ def test_an_own_fleet_is_read_from_yaml() -> None:  # SC-208
 
 
 NATIVE_BAD = {
-    "colour: red": "colour is not known",
+    "colour: red": "'colour' is not known",
     "vcpus: many": "vcpus 'many'",
     "regionClass: mars": "regionClass 'mars'",
     "form: sxm": "form is given without accelerator",

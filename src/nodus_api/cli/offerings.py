@@ -229,8 +229,6 @@ def _read(file: Path) -> str:
             data = opened_file.read(_LARGEST_FILE + 1)
     except OSError as error:
         raise Refused(f"{file} cannot be read: {error.strerror}.") from error
-    except ValueError as error:
-        raise Refused(f"{str(file)!r} is no path: {error}.") from error
     if len(data) > _LARGEST_FILE:
         raise Refused(f"{file} is larger than 64 MiB: no price list is.")
     try:

@@ -71,7 +71,9 @@ def read_forms(text: str, cloud: str) -> Forms:
     """Return what a mapping file says of a cloud. Raises BadFile."""
     clouds = read_yaml(text).mapping("the mapping file")
     if cloud not in clouds:
-        raise BadFile(f"it has no entry for {cloud}; it has {', '.join(clouds) or 'none'}")
+        raise BadFile(
+            f"it has no entry for {cloud}; it has {', '.join(map(repr, clouds)) or 'none'}"
+        )
     found = clouds[cloud].mapping(cloud)
     expect(found, _CLOUD, cloud)
     regions = _entries(found, "regions")
@@ -118,8 +120,9 @@ def _region(item: Item) -> str:
 
 
 def _type(prefix: str, item: Item) -> TypeForm:
-    found = item.mapping(prefix)
-    expect(found, _TYPE, prefix)
+    what = repr(prefix[:60])
+    found = item.mapping(what)
+    expect(found, _TYPE, what)
     given = {name: text for name, one in found.items() if (text := one.text(name))}
     form = speed = arch = disk = None
     gang = False

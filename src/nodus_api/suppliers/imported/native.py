@@ -92,7 +92,7 @@ def _identity(fields: Mapping[str, str]) -> Identity:
 
 def _offer(fields: Mapping[str, str], markup: Decimal) -> SupplierOffer:
     if "unknown" in fields:
-        raise BadRow(f"{fields['unknown'][:60]} is not known; known are {', '.join(_FIELDS)}")
+        raise BadRow(f"{fields['unknown'][:60]!r} is not known; known are {', '.join(_FIELDS)}")
     instance_type, region, zone = _identity(fields)
     cost = read_usd(fields, "costOnDemand")
     spot = read_usd(fields, "costSpot") if "costSpot" in fields else None

@@ -161,7 +161,7 @@ def _accelerator(fields: Mapping[str, str]) -> _Accelerator:
             raise BadRow("AcceleratorCount is given without AcceleratorName")
         return _Accelerator()
     if not 0 < count <= 1024:
-        raise BadRow(f"AcceleratorCount of {name[:60]} is not from 1 to 1024")
+        raise BadRow(f"AcceleratorCount of {name[:60]!r} is not from 1 to 1024")
     return _Accelerator(
         name=read_kind(_MEMORY.sub("", name), "AcceleratorName"),
         count=count,

@@ -25,7 +25,7 @@ class Item:
         for key, value in self.node.value:
             name = _item(key).text(f"a name in {what}")
             if name in found:
-                raise BadFile(f"line {_item(key).line}: {name} stands twice in {what}")
+                raise BadFile(f"line {_item(key).line}: {name[:60]!r} stands twice in {what}")
             found[name] = _item(value)
         return found
 
@@ -66,7 +66,7 @@ def expect(found: dict[str, Item], known: tuple[str, ...], what: str) -> None:
     """Raise BadFile for a name that is not known."""
     for name, item in unknown(found, known):
         raise BadFile(
-            f"line {item.line}: {name[:60]} is not known in {what}; known are {', '.join(known)}"
+            f"line {item.line}: {name[:60]!r} is not known in {what}; known are {', '.join(known)}"
         )
 
 
