@@ -102,6 +102,9 @@ COMMANDS = {
     ),
     "token": Entry("access", "token", "Create, list and revoke API tokens."),
     "project": Entry("access", "project", "Create projects and say who may read them."),
+    "offerings": Entry(
+        "offerings", "offerings", "Import and list what clouds and own fleets offer."
+    ),
     "kubeconfig": Entry(
         "kubeconfig", "kubeconfig", "Print a kubeconfig for a user of this server."
     ),

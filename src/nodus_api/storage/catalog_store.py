@@ -21,13 +21,13 @@ from nodus_api.storage.conditions import machine_open
 from nodus_api.storage.engine import Database
 from nodus_api.storage.statements import bigints
 
-_CLASS = (
+CLASS_COLUMNS = (
     "accelerator", "form", "count", "accelerator_memory_gib", "vcpus", "memory_gib", "disk_gib",
     "arch", "region_class", "gang_capable", "rate_on_demand", "rate_spot", "speed",
     "reference_rate",
 )  # fmt: skip
-_OFFER_KEY = ("supplier", "instance_type", "region", "zone")
-_OFFER = (
+OFFER_KEY = ("supplier", "instance_type", "region", "zone")
+OFFER_COLUMNS = (
     "class", "cost_on_demand", "cost_spot", "billing_increment_seconds", "minimum_seconds",
 )  # fmt: skip
 _STATS = ("stats", "available", "failures_in_row", "backoff_until", "updated")
@@ -137,8 +137,8 @@ class CatalogStore:
         was last seen, or is new.
         """
         given = _Catalog(
-            classes=[_class_row(one) for one in classes],
-            offers=[self._offer_row(one) for one in offers],
+            classes=[class_row(one) for one in classes],
+            offers=[offer_row(self._supplier, one) for one in offers],
         )
         async with self._database.transaction() as connection:
             await fence(connection, token)
@@ -177,8 +177,8 @@ class CatalogStore:
         for row in stats:
             found = _stats(row)
             known.setdefault(row["offer"], {})[found.market] = found
-        return [_class(row) for row in classes], [
-            _offer(row, known.get(row["no"], {})) for row in offers
+        return [class_of(row) for row in classes], [
+            offer_of(row, known.get(row["no"], {})) for row in offers
         ]
 
     async def _rooms(self, connection: AsyncConnection) -> dict[int, int | None]:
@@ -209,24 +209,11 @@ class CatalogStore:
             return []
         await connection.execute(_upsert_offers(), as_json(rows))
         offers = t.supplier_offers.c
-        query = sa.select(offers.no, *(offers[name] for name in _OFFER_KEY)).where(
+        query = sa.select(offers.no, *(offers[name] for name in OFFER_KEY)).where(
             offers.supplier == self._supplier
         )
         numbers = {tuple(row[1:]): row[0] for row in (await connection.execute(query)).all()}
-        return [numbers[tuple(row[name] for name in _OFFER_KEY)] for row in rows]
-
-    def _offer_row(self, offer: Offer) -> dict[str, Any]:
-        return {
-            "supplier": self._supplier,
-            "instance_type": offer.instance_type,
-            "region": offer.region,
-            "zone": offer.zone,
-            "class": offer.offering,
-            "cost_on_demand": offer.cost_on_demand,
-            "cost_spot": offer.cost_spot,
-            "billing_increment_seconds": offer.increment // timedelta(seconds=1),
-            "minimum_seconds": offer.minimum // timedelta(seconds=1),
-        }
+        return [numbers[tuple(row[name] for name in OFFER_KEY)] for row in rows]
 
 
 def _more(room: int | None, before: int | None) -> bool:
@@ -273,13 +260,13 @@ async def _write(
 @cache
 def _upsert_classes() -> postgresql.Insert:
     """Write classes. Primary key; an operator's `enabled` and `retired` stay as they are."""
-    return upsert_rows(t.offering_classes, ["name"], _CLASS)
+    return upsert_rows(t.offering_classes, ["name"], CLASS_COLUMNS)
 
 
 @cache
 def _upsert_offers() -> postgresql.Insert:
     """Write offers. Unique key of the offer."""
-    return upsert_rows(t.supplier_offers, _OFFER_KEY, _OFFER)
+    return upsert_rows(t.supplier_offers, OFFER_KEY, OFFER_COLUMNS)
 
 
 @cache
@@ -383,17 +370,35 @@ def _upsert_stats() -> postgresql.Insert:
     return upsert_rows(t.offering_stats, ["offer", "market"], _STATS)
 
 
-def _class_row(one: OfferingClass) -> dict[str, Any]:
-    return {"name": one.name} | {name: getattr(one, name) for name in _CLASS}
+def offer_row(supplier: str, offer: Offer) -> dict[str, Any]:
+    """Return the columns of an offer that are told by who offers it."""
+    return {
+        "supplier": supplier,
+        "instance_type": offer.instance_type,
+        "region": offer.region,
+        "zone": offer.zone,
+        "class": offer.offering,
+        "cost_on_demand": offer.cost_on_demand,
+        "cost_spot": offer.cost_spot,
+        "billing_increment_seconds": offer.increment // timedelta(seconds=1),
+        "minimum_seconds": offer.minimum // timedelta(seconds=1),
+    }
 
 
-def _class(row: Any) -> OfferingClass:
+def class_row(one: OfferingClass) -> dict[str, Any]:
+    """Return the columns of a class that are told by who offers it."""
+    return {"name": one.name} | {name: getattr(one, name) for name in CLASS_COLUMNS}
+
+
+def class_of(row: Any) -> OfferingClass:
+    """Return the class of a row."""
     return OfferingClass(
-        name=row["name"], enabled=row["enabled"], **{name: row[name] for name in _CLASS}
+        name=row["name"], enabled=row["enabled"], **{name: row[name] for name in CLASS_COLUMNS}
     )
 
 
-def _offer(row: Any, stats: Mapping[Market, OfferStats]) -> Offer:
+def offer_of(row: Any, stats: Mapping[Market, OfferStats]) -> Offer:
+    """Return the offer of a row that knows `requested_since`."""
     return Offer(
         no=row["no"],
         offering=row["class"],
