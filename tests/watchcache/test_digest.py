@@ -62,6 +62,14 @@ def check_of(cache: AttemptCache, database: Database, clock: ManualClock) -> Con
     )
 
 
+async def compared(check: ConsistencyCheck) -> str:
+    """Compare, again where there was nothing to compare at that moment; return how it went."""
+    async with asyncio.timeout(10):
+        while (result := await check.check()) == SKIPPED:
+            await asyncio.sleep(0.001)
+    return result
+
+
 async def loaded_again(cache: AttemptCache, clock: ManualClock) -> None:
     """Let the pause before the load pass, and the load come."""
     async with asyncio.timeout(10):
@@ -81,10 +89,10 @@ async def test_the_cache_is_what_the_database_has(
     cache: AttemptCache, check: ConsistencyCheck, publisher: Publisher
 ) -> None:  # G11
     await publisher.add(*(f"n{number}" for number in range(1, 8)))
-    assert await check.check() == OK  # the cache comes up to the head by itself
+    assert await compared(check) == OK  # the cache comes up to the head by itself
     await publisher.change(2, "n2", "Running")
     await publisher.retire(1)
-    assert await check.check() == OK
+    assert await compared(check) == OK
     assert check.results == {OK: 2, MISMATCH: 0, SKIPPED: 0}
 
 
@@ -116,12 +124,12 @@ async def test_a_flipped_byte_is_found_and_mended(
     assert [entry.body for entry in (await cache.list(None, CACHED)).entries] != sound
 
     with caplog.at_level(logging.WARNING):
-        assert await check.check() == MISMATCH
+        assert await compared(check) == MISMATCH
     assert watcher.over
     await loaded_again(cache, clock)
 
     assert [entry.body for entry in (await cache.list(None, LATEST)).entries] == sound
-    assert await check.check() == OK
+    assert await compared(check) == OK
     assert check.results == {OK: 1, MISMATCH: 1, SKIPPED: 0}
     (told,) = [one for one in caplog.records if one.levelno >= logging.WARNING]
     assert told.getMessage() == "the watch cache differs from the database, loading anew"
@@ -135,9 +143,9 @@ async def test_a_wrong_selection_is_found_too(
     await publisher.add("n1", "n2")
     first, _ = (await cache.list(None, LATEST)).entries
     first.selection = Selection(first.selection.labels, {"status.phase": "Failed"})
-    assert await check.check() == MISMATCH
+    assert await compared(check) == MISMATCH
     await loaded_again(cache, clock)
-    assert await check.check() == OK
+    assert await compared(check) == OK
 
 
 async def test_an_entry_too_few_is_found(
@@ -149,7 +157,7 @@ async def test_an_entry_too_few_is_found(
     project = cache._contents._projects["default"]
     project.order = project.order.remove("n2")
     await publisher.add("n3")
-    assert await check.check() == MISMATCH
+    assert await compared(check) == MISMATCH
 
 
 async def test_a_forged_gap_is_found_and_history_begins_after_it(
@@ -180,7 +188,7 @@ async def test_a_forged_gap_is_found_and_history_begins_after_it(
     after = await cache.watch(None, WatchFrom(ReadAt(Mode.EXACT, start + 1), False))
     assert [one.rev for one in await after.take()] == [start + 2]
     assert (await cache.list(None, LATEST)).rev == start + 2
-    assert await check.check() == OK
+    assert await compared(check) == OK
 
 
 async def test_it_runs_by_the_clock(

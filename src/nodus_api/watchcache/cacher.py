@@ -10,7 +10,7 @@ from nodus_api.watchcache.behind import Behind
 from nodus_api.watchcache.consistency import CACHED, Mode, ReadAt, WatchFrom
 from nodus_api.watchcache.contents import Contents
 from nodus_api.watchcache.documents import Documents
-from nodus_api.watchcache.entry import Entry
+from nodus_api.watchcache.entry import Entry, body_of
 from nodus_api.watchcache.epochs import Standing
 from nodus_api.watchcache.errors import (
     CacheWarming,
@@ -59,8 +59,7 @@ class Page:
 
     def bodies(self) -> Held[bytes]:
         """Return the documents; to be kept for as long as they are being sent."""
-        found = (entry.body for entry in self.entries if entry.body is not None)
-        return Held(found, self.running)
+        return Held(filter(None, map(body_of, self.entries)), self.running)
 
 
 class AttemptCache:

@@ -5,6 +5,7 @@ dicts (storage.md section 6).
 """
 
 from collections.abc import Mapping
+from operator import attrgetter
 from sys import intern
 from uuid import UUID
 from weakref import WeakValueDictionary
@@ -96,6 +97,10 @@ class Entry:
         self.selection = selection
         self.body = body
         self.slot = slot
+
+
+body_of = attrgetter("body")
+"""Reads bodies at the speed of C: pages go through hundreds of them."""
 
 
 def finished(doc: bytes, rev: int) -> bytes:

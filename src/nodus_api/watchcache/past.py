@@ -12,7 +12,7 @@ from nodus_api.clock import Clock
 from nodus_api.storage.errors import StorageError, StorageTimeout
 from nodus_api.watchcache.contents import Contents
 from nodus_api.watchcache.documents import DocumentGone, Documents
-from nodus_api.watchcache.entry import Entry
+from nodus_api.watchcache.entry import Entry, body_of
 from nodus_api.watchcache.epochs import Standing
 from nodus_api.watchcache.errors import CacheWarming, FeedUnavailable, ReadTimedOut, StateTooOld
 from nodus_api.watchcache.history import Event
@@ -106,9 +106,9 @@ class Past:
         self, project: str | None, rev: int, entries: Sequence[Entry]
     ) -> list[Entry]:
         """Return the entries of the state at `rev`, with the bodies fetched that they lack."""
-        missing = [entry for entry in entries if entry.body is None]
-        if not missing:
+        if all(map(body_of, entries)):
             return list(entries)
+        missing = [entry for entry in entries if entry.body is None]
         bodies: dict[int, bytes] = {}
         for at in range(0, len(missing), _FETCHED_AT_ONCE):
             bodies.update(await self._fetch(project, rev, missing[at : at + _FETCHED_AT_ONCE]))
