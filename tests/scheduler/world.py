@@ -180,4 +180,5 @@ class World:
 
     async def rows(self, table: sa.Table) -> list[Mapping[str, Any]]:
         async with self.database.single_reads() as connection:
-            return [dict(row) for row in (await connection.execute(sa.select(table))).mappings()]
+            query = sa.select(table).order_by(*table.primary_key)
+            return [dict(row) for row in (await connection.execute(query)).mappings()]

@@ -274,7 +274,7 @@ FORMS_BAD = {
     "aws: [": "it is not YAML",
     "aws: {}\naws: {}": "stands twice",
     "aws: &a {}\nb: *a": "without an alias",
-    "[" * 5000: "it is",
+    "[" * 5000: "it is nested too deeply",
     "": "it is empty",
     "- aws": "must be a mapping",
 }

@@ -8,6 +8,7 @@ import yaml
 from nodus_api.suppliers.imported.rows import BadFile
 
 _NULL = "tag:yaml.org,2002:null"
+_DEEPEST = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,19 +45,22 @@ class Item:
 
 def read_yaml(text: str) -> Item:
     """Return the one document of a file. Raises BadFile, for anchors and aliases too."""
+    depth = 0
     try:
         for event in yaml.parse(text, Loader=yaml.SafeLoader):
+            line = event.start_mark.line + 1 if event.start_mark else 1
             if isinstance(event, yaml.AliasEvent):
-                line = event.start_mark.line + 1 if event.start_mark else 1
                 raise BadFile(f"line {line}: write it out, without an alias")
+            depth += isinstance(event, yaml.CollectionStartEvent)
+            depth -= isinstance(event, yaml.CollectionEndEvent)
+            if depth > _DEEPEST:  # to read on takes the square of the depth
+                raise BadFile(f"line {line}: it is nested too deeply")
         node = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise BadFile(f"line {line}: it is not YAML ({error.problem})") from error
     except yaml.YAMLError as error:
         raise BadFile("it is not YAML: it holds characters that are not allowed") from error
-    except RecursionError as error:
-        raise BadFile("it is nested too deeply") from error
     if node is None:
         raise BadFile("it is empty")
     return _item(node)
