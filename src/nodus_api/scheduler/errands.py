@@ -104,6 +104,16 @@ class Errands(Generic[Key, Answer]):
         return returned
 
     @property
+    def under_way(self) -> int:
+        """How many calls have not come back."""
+        return len(self._under_way)
+
+    @property
+    def answered(self) -> bool:
+        """Whether an answer waits to be taken up."""
+        return bool(self._returned)
+
+    @property
     def idle(self) -> bool:
         """Whether nothing is under way and nothing waits to be taken up."""
         return not self._under_way and not self._returned
@@ -206,6 +216,16 @@ class Calls:
         """Return the seconds until some call can be sent for which there was no token."""
         waits = [errands.token_in() for errands in self.all()]
         return min((wait for wait in waits if wait is not None), default=None)
+
+    @property
+    def under_way(self) -> int:
+        """How many calls have not come back."""
+        return sum(errands.under_way for errands in self.all())
+
+    @property
+    def answered(self) -> bool:
+        """Whether an answer waits to be taken up."""
+        return any(errands.answered for errands in self.all())
 
     @property
     def idle(self) -> bool:
