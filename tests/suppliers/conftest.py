@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 from tests.runner.report_server import ReportServer
-from tests.suppliers.conformance import INSTALLATION
+from tests.suppliers.conformance import INSTALLATION, Does, a_moment
 
 from nodus_api.clock import Clock, SystemClock
 from nodus_api.suppliers.local import LocalSupplier
+from nodus_api.suppliers.supplier import Program
 
 
 @dataclass
@@ -26,6 +27,32 @@ class LocalFleet:
 
     def restarted(self) -> LocalSupplier:
         return a_supplier(self.root, self.server)
+
+    def program(self, name: str, does: Does) -> Program:
+        """Return a shell that writes down its start and does the rest."""
+        lines = []
+        if does.on_stop is not None:
+            lines.append(f"trap 'exit {does.on_stop}' TERM")
+        if does.ignores_stop:
+            lines.append("trap '' TERM")
+        lines.append(f"echo started >> {self.root}/{name}.starts")
+        if does.waits:
+            lines.append(f"while [ ! -e {self.root}/{name}.end ]; do sleep 0.02; done")
+        last = f"exit {does.exit_code}" if does.signal is None else f"kill -{does.signal} $$"
+        return Program(command=("/bin/sh", "-c", "; ".join((*lines, last))))
+
+    def unstartable(self) -> Program:
+        return Program(command=("/no/such/program",))
+
+    def starts(self, name: str) -> int:
+        file = self.root / f"{name}.starts"
+        return len(file.read_text().splitlines()) if file.exists() else 0
+
+    def tell_to_end(self, name: str) -> None:
+        (self.root / f"{name}.end").touch()
+
+    async def pause(self) -> None:
+        await a_moment()
 
 
 def a_supplier(

@@ -147,6 +147,26 @@ class Simulation:
             )
         self._woken = True
 
+    def submit_at(
+        self, moment: datetime, name: str, spec: Mapping[str, Any], *, project: str = "default"
+    ) -> None:
+        """Let a Job arrive at a moment."""
+
+        async def arrive(simulation: Simulation) -> None:
+            await simulation.submit(name, spec, project=project)
+
+        self.at(moment, arrive)
+
+    def ask_at(
+        self, moment: datetime, verb: intake.Verb, target: str, *, project: str = "default"
+    ) -> None:
+        """Let something be asked of a Job at a moment."""
+
+        async def arrive(simulation: Simulation) -> None:
+            await simulation.ask(verb, target, project=project)
+
+        self.at(moment, arrive)
+
     # -- the run ------------------------------------------------------------------------------
 
     async def lead(self, reign: Reign | None = None) -> Passes:
@@ -162,9 +182,10 @@ class Simulation:
 
         Raises NeverSettles, and what a lost lead or database raises.
         """
-        passes = self.passes or await self.lead()
+        if self.passes is None:
+            await self.lead()
         while until is None or self.clock.now() <= until:
-            await self._moment(passes)
+            await self._moment()
             if self.told is not None:
                 await self.told(self)
             if not self._arrivals and await self.is_over():
@@ -174,6 +195,12 @@ class Simulation:
                 await self.clock.advance((until - self.clock.now()).total_seconds())
                 return
             await self.clock.advance(wait)
+
+    async def crash(self) -> None:
+        """Let the process die with what it had under way, and another one lead."""
+        await self.close()
+        self.restart()
+        await self.lead()
 
     async def close(self) -> None:
         """End the calls that are under way."""
@@ -187,15 +214,16 @@ class Simulation:
         async with self.database.single_reads() as connection:
             return not await connection.scalar(_LEFT)
 
-    async def _moment(self, passes: Passes) -> None:
+    async def _moment(self) -> None:
         """Do everything that there is to do at this moment."""
         for turn in itertools.count():
             if turn > _TURNS:
                 raise NeverSettles(f"at {self.clock.now()}")
             self.fleet.catch_up()
-            await self._calls_back(passes)
             while self._arrivals and self._arrivals[0][0] <= self.clock.now():
                 await heapq.heappop(self._arrivals)[2](self)
+            passes = self.passes or await self.lead()
+            await self._calls_back(passes)
             await self.fleet.mail.deliver(self.desk)
             now = self.clock.monotonic()
             full = now >= self._full_at

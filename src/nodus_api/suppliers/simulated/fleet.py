@@ -156,6 +156,7 @@ class Fleet:
             machine.deaf_deletes = 1 + int(chance.uniform("deaf") * _MOST_DEAF)
         if self.hits(FaultKind.DELETED_BACK, machine.name, names=machine.names):
             machine.false_proofs = 1
+            machine.faults.add(FaultKind.DELETED_BACK)
         self.machines[machine.handle] = self.keys[intent.key] = machine
         self._present[intent.offering][machine.handle] = machine
         grant = chance.length("grant", model.grant)
@@ -177,7 +178,10 @@ class Fleet:
         chance, model = self.of(machine), machine.model
         loss = chance.until_event("loss", model.losses_per_hour)
         if loss is not None:
-            machine.timers.set("loss", at + loss, lambda at: self.lose(machine, at))
+            vanishes = chance.happens("vanishes", _VANISHING)
+            machine.timers.set(
+                "loss", at + loss, lambda at: self.lose(machine, at, vanishes=vanishes)
+            )
         names = machine.names
         if self.hits(FaultKind.NOTICE_EMPTY, machine.name, names=names):
             after = chance.between("false alarm", _NOW, timedelta(minutes=20) / self.model.speed)
@@ -226,8 +230,10 @@ class Fleet:
 
     # -- losses -------------------------------------------------------------------------------
 
-    def lose(self, machine: Machine, at: datetime, *, reclaimed: bool = False) -> None:
-        """Let a machine die; of some that fail, nothing is listed any more."""
+    def lose(
+        self, machine: Machine, at: datetime, *, reclaimed: bool = False, vanishes: bool = False
+    ) -> None:
+        """Let a machine die; it is listed as failed until its deletion, unless it `vanishes`."""
         if not machine.in_use(at):
             return
         self._stop_timers(machine)
@@ -236,7 +242,7 @@ class Fleet:
             return  # its runner goes on until somebody deletes it
         if machine.runner is not None:
             machine.runner.kill(at)
-        if not reclaimed and self.of(machine).happens("vanishes", _VANISHING):
+        if vanishes:
             machine.gone = at
             self._bury(machine)
 

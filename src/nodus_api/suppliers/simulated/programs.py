@@ -3,8 +3,9 @@
 `SIMULATED_SECONDS` (a number, or `forever`) is how long it runs, whatever the class;
 `SIMULATED_WORK_SECONDS` the same at speed 1. `SIMULATED_EXIT_CODE`, `SIMULATED_SIGNAL` and
 `SIMULATED_OUT_OF_MEMORY=1` are how it ends. `SIMULATED_START_ERROR` (a reason such as
-ImagePullFailed) keeps it from starting. `SIMULATED_ON_STOP` is its exit code after a stop signal,
-or `ignore`; `SIMULATED_STOP_SECONDS` how long that takes.
+ImagePullFailed) keeps it from starting, and `SIMULATED_START_MESSAGE` says why.
+`SIMULATED_ON_STOP` is its exit code after a stop signal, or `ignore`; `SIMULATED_STOP_SECONDS`
+how long that takes.
 """
 
 from collections.abc import Mapping
@@ -71,7 +72,7 @@ def program_of(
 def _said(said: Mapping[str, str], model: FleetModel) -> ProgramModel | None:
     """Return the program of which everything is said; None if its length is to be drawn."""
     if "START_ERROR" in said:
-        message = f"as {PREFIX}START_ERROR says"
+        message = said.get("START_MESSAGE", f"as {PREFIX}START_ERROR says")
         return ProgramModel(length=None, error=said["START_ERROR"], message=message)
     if "SECONDS" not in said:
         return None
