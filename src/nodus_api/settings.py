@@ -107,14 +107,16 @@ class Settings(BaseSettings):
     shutdown_delay: Duration = timedelta(seconds=15)
     shutdown_watch_grace: Duration = timedelta(seconds=10)
 
-    # the scheduler (SC-645) and its suppliers (SC-710, SC-714)
-    supplier: Literal["local"] = "local"
+    # the scheduler (SC-645) and its suppliers (SC-710, SC-714, SC-730)
+    supplier: Literal["local", "simulated"] = "local"
     runner_bind: str = "127.0.0.1"
     runner_port: Port = 8445
     health_bind: str = "127.0.0.1"
     health_port: Port = 8446
     local_slots: int | None = Field(default=None, ge=1, le=4096)
     local_rate: Decimal = Field(default=Decimal("0.06"), ge=0, decimal_places=6)
+    simulated_speed: float = Field(default=1.0, ge=1, le=1000, allow_inf_nan=False)
+    simulated_seed: int = Field(default=1, ge=0)
 
     # retention (architecture.md, settled questions)
     feed_retention: Duration = timedelta(hours=1)

@@ -43,6 +43,9 @@ EVERYTHING: dict[str, Any] = {
     "health_bind": "127.0.0.3",
     "health_port": 1446,
     "local_slots": 3,
+    "supplier": "simulated",
+    "simulated_speed": 60.0,
+    "simulated_seed": 7,
     "local_rate": Decimal("0.000001"),
     "feed_retention": timedelta(hours=2),
     "feed_require_heartbeat": True,
@@ -53,7 +56,7 @@ EVERYTHING: dict[str, Any] = {
     "retain_finished_count": 0,
     "archive_retention": timedelta(days=91),
 }
-ONE_VALUE_ONLY = {"auth_mode", "supplier"}
+ONE_VALUE_ONLY = {"auth_mode"}
 BY_FILE = {"database_url", "database_url_file"}
 
 

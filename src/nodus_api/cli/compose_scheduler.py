@@ -24,6 +24,7 @@ from nodus_api.storage.feed import Feed
 from nodus_api.storage.leader_store import LeaderStore
 from nodus_api.storage.report_store import ReportStore
 from nodus_api.suppliers.local import LocalSupplier
+from nodus_api.suppliers.simulated import ASGIDesk, Fleet, SimulatedSupplier, drive, sample_fleet
 from nodus_api.suppliers.supplier import Supplier
 from nodus_api.tasks import spawn
 
@@ -44,9 +45,10 @@ async def run_scheduler(
         look_seldom()
         directory.run.mkdir(mode=0o700, parents=True, exist_ok=True)
         installation = await Feed(database, clock=clock).installation()
+        supplier = _supplier(settings, directory, installation, clock)
         scheduler = Scheduler(
             database,
-            _supplier(settings, directory, installation, clock),
+            supplier,
             clock,
             holder=f"{socket.gethostname()}/{os.getpid()}",
             retention=Retention(
@@ -74,6 +76,8 @@ async def run_scheduler(
                 "health": watcher.serve([health], stop),
                 "reports": answers.serve([local], stop),
             }
+            if isinstance(supplier, SimulatedSupplier):
+                parts["simulated machines"] = drive(supplier.fleet, ASGIDesk(answers), stop)
             if reports is None:
                 await _together(stop, parts)
                 return
@@ -94,6 +98,15 @@ def _supplier(
                 slots=settings.local_slots,
                 rate=settings.local_rate,
                 clock=clock,
+            )
+        case "simulated":
+            return SimulatedSupplier(
+                Fleet(
+                    model=sample_fleet().sped_up(settings.simulated_speed),
+                    clock=clock,
+                    seed=settings.simulated_seed,
+                    start=clock.now(),
+                )
             )
 
 

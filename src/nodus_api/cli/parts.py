@@ -22,7 +22,15 @@ _SERVER = (
 )
 _SCHEDULER = (
     click.option(
-        "--supplier", type=click.Choice(["local"]), help="Where machines come from [local]."
+        "--supplier",
+        type=click.Choice(["local", "simulated"]),
+        help="Where machines come from [local].",
+    ),
+    click.option(
+        "--speed",
+        "simulated_speed",
+        type=click.FloatRange(1, 1000),
+        help="How many times as fast simulated machines and programs are [1].",
     ),
     click.option(
         "--local-slots",

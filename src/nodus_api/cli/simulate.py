@@ -5,8 +5,8 @@ import os
 import random
 import signal
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -15,11 +15,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from nodus_api import logs
+from nodus_api.bench.simulation.filling import Filling, begins_at
 from nodus_api.bench.simulation.leading import AnotherLeads, lead
 from nodus_api.bench.simulation.publisher import Done, Plan, Publisher, SeedUsed
 from nodus_api.cli.errors import Refused
 from nodus_api.cli.options import (
     database_options,
+    find_database,
     opened,
     output_option,
     print_json,
@@ -27,8 +29,13 @@ from nodus_api.cli.options import (
     settings_from,
 )
 from nodus_api.cli.tabular import render_table
-from nodus_api.clock import SystemClock
+from nodus_api.clock import Clock, ManualClock, SystemClock
+from nodus_api.settings import Settings
+from nodus_api.storage.engine import Database, Role
 from nodus_api.storage.feed import Feed
+from nodus_api.storage.leader_store import Reign
+
+Work = Callable[[Reign], Awaitable[None]]
 
 
 @click.command()
@@ -72,6 +79,9 @@ from nodus_api.storage.feed import Feed
     type=click.IntRange(0),
     help="Retire what is finished beyond so many a project [all stay].",
 )
+@click.option(
+    "--direct", is_flag=True, help="Write the lives without scheduler and fleet: faster, for load."
+)
 @click.option("--take-lead", is_flag=True, help="Let a scheduler that leads stand by meanwhile.")
 @database_options
 @output_option
@@ -84,15 +94,17 @@ async def simulate(
     seed: int,
     live: int | None,
     keep_finished: int | None,
+    direct: bool,
     take_lead: bool,
     output: str,
     **options: Any,
 ) -> None:
     """Fill a database with Attempts that live whole lives.
 
-    They are queued, placed, started, billed, ended and proven gone as a scheduler writes it, at
-    simulated times that end now; nothing runs. It leads in the scheduler's place while it works.
-    Ctrl-C begins nothing new and ends what lives; a second one leaves it as it is.
+    The real scheduler places and drives them on a simulated fleet, in simulated time that ends by
+    now: machines boot, are lost and reclaimed, and nothing runs. It leads in the place of another
+    scheduler while it works. Ctrl-C begins nothing new and ends what lives; a second one leaves it
+    as it is.
 
     \b
     Example:
@@ -108,42 +120,88 @@ async def simulate(
         live=live,
         keep_finished=keep_finished,
     )
-    clock = SystemClock()
     settings = settings_from(options)
-    if settings.log_level == "info":  # the bar and the summary say it
-        logs.configure(level="warning", style=settings.log_format)
+    if settings.log_level in ("info", "warning"):  # the bar and the summary say it
+        logs.configure(level="error", style=settings.log_format)
+    clock = SystemClock()
     began = clock.monotonic()
     async with opened(settings, pool_size=3) as database:
         with _shown(plan, output) as progress:
-            publisher = Publisher(
-                database=database,
-                plan=plan,
-                clock=clock,
-                chance=random.Random(seed).random,  # noqa: S311 - lives, not secrets
-                start=clock.now().replace(microsecond=0) - _past(plan),
-                tell=progress.show,
-            )
-            with _told_to_end(publisher):
-                try:
-                    await lead(
-                        database,
-                        publisher.publish,
-                        clock=clock,
-                        holder=f"nodus simulate on {socket.gethostname()}/{os.getpid()}",
-                        take_over=take_lead,
-                        retention=settings.feed_retention,
-                    )
-                except AnotherLeads as error:
-                    raise Refused(
-                        f"A scheduler leads this database ({error.holder}) and would fight what is"
-                        " simulated: stop it, or give --take-lead to let it stand by meanwhile."
-                    ) from error
-                except SeedUsed as error:
-                    raise Refused(
-                        f"Seed {seed} has filled this database already: give another --seed."
-                    ) from error
+            begun = _directly if direct else _by_the_scheduler
+            async with begun(settings, database, plan, clock, progress.show) as (work, work_on):
+                with _told_to_end(work):
+                    await _led(settings, database, work_on, clock, seed, take_lead)
         head = await Feed(database, clock=clock).head()
-    _tell(publisher.done, plan, clock.monotonic() - began, head, output)
+    _tell(work.done, plan, clock.monotonic() - began, head, output)
+
+
+@asynccontextmanager
+async def _directly(
+    settings: Settings,  # noqa: ARG001 - as the other way's
+    database: Database,
+    plan: Plan,
+    clock: Clock,
+    show: Callable[[Done], None],
+) -> AsyncIterator[tuple[Publisher, Work]]:
+    """Yield what writes lives straight into the rows."""
+    publisher = Publisher(
+        database=database,
+        plan=plan,
+        clock=clock,
+        chance=random.Random(plan.seed).random,  # noqa: S311 - lives, not secrets
+        start=clock.now().replace(microsecond=0) - _past(plan),
+        tell=show,
+    )
+    yield publisher, publisher.publish
+
+
+@asynccontextmanager
+async def _by_the_scheduler(
+    settings: Settings,
+    database: Database,  # noqa: ARG001 - leads, by real time; this works by virtual time
+    plan: Plan,
+    clock: Clock,
+    show: Callable[[Done], None],
+) -> AsyncIterator[tuple[Filling, Work]]:
+    """Yield what submits to the real scheduler on a simulated fleet."""
+    virtual = ManualClock(begins_at(plan, clock.now()))
+    pinned = Database(
+        find_database(settings), role=Role.SCHEDULER, plan_once=True, pinned_now=virtual.now
+    )
+    try:
+        filling = Filling(database=pinned, plan=plan, clock=clock, virtual=virtual, tell=show)
+        yield filling, filling.fill
+    finally:
+        await pinned.close()
+
+
+async def _led(
+    settings: Settings,
+    database: Database,
+    work: Work,
+    clock: Clock,
+    seed: int,
+    take_lead: bool,
+) -> None:
+    """Work as the leader; refuse where that cannot be."""
+    try:
+        await lead(
+            database,
+            work,
+            clock=clock,
+            holder=f"nodus simulate on {socket.gethostname()}/{os.getpid()}",
+            take_over=take_lead,
+            retention=settings.feed_retention,
+        )
+    except AnotherLeads as error:
+        raise Refused(
+            f"A scheduler leads this database ({error.holder}) and would fight what is"
+            " simulated: stop it, or give --take-lead to let it stand by meanwhile."
+        ) from error
+    except SeedUsed as error:
+        raise Refused(
+            f"Seed {seed} has filled this database already: give another --seed."
+        ) from error
 
 
 def _past(plan: Plan) -> timedelta:
@@ -178,7 +236,7 @@ def _tell(done: Done, plan: Plan, seconds: float, head: int, output: str) -> Non
 
 
 @contextmanager
-def _told_to_end(publisher: Publisher) -> Iterator[None]:
+def _told_to_end(work: Publisher | Filling) -> Iterator[None]:
     """Let the first SIGINT or SIGTERM end what lives, and the second end all."""
     loop, told = asyncio.get_running_loop(), list[int]()
 
@@ -187,7 +245,7 @@ def _told_to_end(publisher: Publisher) -> Iterator[None]:
             raise KeyboardInterrupt
         told.append(1)
         click.echo("Ending what lives; once more leaves it as it is.", err=True)
-        publisher.end_soon()
+        work.end_soon()
 
     numbers = (signal.SIGINT, signal.SIGTERM)
     for number in numbers:

@@ -207,6 +207,16 @@ class Simulation:
         if self.passes is not None:
             await self.passes.loop.calls.close()
 
+    def transitions(self) -> Mapping[str, int]:
+        """Return how often Attempts entered each stage, since the process began."""
+        samples = [
+            one
+            for metric in self.scheduler.metrics.transitions.collect()
+            for one in metric.samples
+            if one.name.endswith("_total")
+        ]
+        return {one.labels["stage"]: int(one.value) for one in samples}
+
     async def is_over(self) -> bool:
         """Return whether nothing lives and nothing waits: no machine, no Attempt, no command."""
         if self.fleet.present() or self.fleet.mail.waiting:

@@ -229,7 +229,8 @@ async def _writing(scene: _Scene) -> list[Program]:
         projects=plan.projects,
     )
     lives = [
-        *("nodus_api.cli.main", "simulate", "--attempts", "10000000", "-o", "json"),
+        *("nodus_api.cli.main", "simulate", "--direct", "--attempts", "10000000"),
+        *("-o", "json"),
         *("--projects", str(plan.projects), "--rate", str(plan.rate * _LIVES_SHARE)),
         *("--live", str(plan.live), "--keep-finished", str(plan.keep_finished)),
         *("--database-url", scene.postgres.url, "--data-dir", str(scene.folder)),

@@ -15,6 +15,7 @@ Decision 4: a fleet lives as long as its process. Where a scheduler starts anew 
 the machines of before and replaces what ran on them, as after the loss of a whole supplier.
 """
 
+from nodus_api.suppliers.simulated.driving import drive
 from nodus_api.suppliers.simulated.faults import FaultKind, FaultPlan, Scripted
 from nodus_api.suppliers.simulated.fleet import Fleet
 from nodus_api.suppliers.simulated.model import (
@@ -40,5 +41,6 @@ __all__ = [
     "Scripted",
     "SimulatedSupplier",
     "Trace",
+    "drive",
     "sample_fleet",
 ]
