@@ -68,6 +68,8 @@ class Fleet:
     """Those of which something is left, by class and handle."""
     _classes: dict[str, ClassModel] = field(init=False)
     _occasions: Counter[str] = field(default_factory=Counter)
+    _named: Counter[str] = field(default_factory=Counter)
+    """How many machines were made for each name."""
     _numbers: "itertools.count[int]" = field(default_factory=lambda: itertools.count(1))
 
     def __post_init__(self) -> None:
@@ -137,45 +139,42 @@ class Fleet:
             raise Invalid(f"class {intent.offering!r} is not offered here")
         if not self.free(model, spot=intent.spot):
             raise NoCapacity(f"no {intent.offering} is free")
-        now = self.clock.now()
+        now, name = self.clock.now(), name_of(intent)
+        self._named[name] += 1
         machine = Machine(
             handle=f"sim-{next(self._numbers)}-{intent.key[:8]}",
-            name=name_of(intent),
+            name=name,
+            chance=self.chance.of(name, str(self._named[name])),
             intent=intent,
             model=model,
             created=now,
             visible=now + visible_after,
             timers=Timers(self.timetable),
         )
-        chance = self.of(machine)
         machine.skew = self._skew(machine)
         for kind in (FaultKind.BOOT_STUCK, FaultKind.READINESS_LIE, FaultKind.ZOMBIE):
             if self.hits(kind, machine.name, names=machine.names):
                 machine.faults.add(kind)
         if self.hits(FaultKind.DELETE_IGNORED, machine.name, names=machine.names):
-            machine.deaf_deletes = 1 + int(chance.uniform("deaf") * _MOST_DEAF)
+            machine.deaf_deletes = 1 + int(machine.chance.uniform("deaf") * _MOST_DEAF)
         if self.hits(FaultKind.DELETED_BACK, machine.name, names=machine.names):
             machine.false_proofs = 1
             machine.faults.add(FaultKind.DELETED_BACK)
         self.machines[machine.handle] = self.keys[intent.key] = machine
         self._present[intent.offering][machine.handle] = machine
-        grant = chance.length("grant", model.grant)
+        grant = machine.chance.length("grant", model.grant)
         machine.timers.set("grant", now + grant, lambda at: self._grant(machine, at))
         return machine
-
-    def of(self, machine: Machine) -> Chance:
-        """Return the chance of one machine: of its name, and how many of that name there were."""
-        return self.chance.of(machine.name, str(machine.handle.split("-")[1]))
 
     def _skew(self, machine: Machine) -> timedelta:
         if not self.hits(FaultKind.CLOCK_SKEW, machine.name, names=machine.names):
             return _NOW
-        return self.of(machine).between("skew", -_SKEW, _SKEW)
+        return machine.chance.between("skew", -_SKEW, _SKEW)
 
     def _grant(self, machine: Machine, at: datetime) -> None:
         machine.granted = at
         self.tenant(machine, machine.intent, at)
-        chance, model = self.of(machine), machine.model
+        chance, model = machine.chance, machine.model
         loss = chance.until_event("loss", model.losses_per_hour)
         if loss is not None:
             vanishes = chance.happens("vanishes", _VANISHING)
@@ -303,7 +302,7 @@ class Fleet:
         self._stop_timers(machine)
         if machine.runner is not None:
             machine.runner.kill(at)
-        machine.gone = at + self.of(machine).length("teardown", machine.model.teardown)
+        machine.gone = at + machine.chance.length("teardown", machine.model.teardown)
         self.timetable.put(machine.gone, lambda _: self._bury(machine))
 
     def _bury(self, machine: Machine) -> None:
@@ -331,7 +330,7 @@ class _Around:
         intent = runner.intent
         fleet.runs.append(Run(intent.attempt_uid, intent.epoch, machine.handle, at))
         if fleet.hits(FaultKind.HEARTBEAT_GAP, name_of(intent), names=machine.names):
-            chance = fleet.of(machine)
+            chance = machine.chance
             begins = at + chance.between("gap", _NOW, timedelta(minutes=10))
             machine.silent = begins, begins + chance.between("silence", *_GAP)
 

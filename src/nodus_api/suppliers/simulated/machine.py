@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from nodus_api.suppliers.simulated.chance import Chance
 from nodus_api.suppliers.simulated.faults import FaultKind
 from nodus_api.suppliers.simulated.model import ClassModel
 from nodus_api.suppliers.simulated.runner import Runner
@@ -25,6 +26,8 @@ class Machine:
     handle: str
     name: str
     """`project/owner/slot/epoch` of the intent that made it."""
+    chance: Chance
+    """Its own: of its name, and of how many were made for it before."""
     intent: MachineIntent
     """The one that it is for now."""
     model: ClassModel
