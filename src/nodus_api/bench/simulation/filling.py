@@ -21,7 +21,7 @@ from nodus_api.suppliers.simulated import Fleet, FleetModel, ProgramProfile, sam
 from nodus_api.suppliers.simulated.chance import Spread
 
 SLOTS = 20
-_TICK = timedelta(seconds=1)
+_TICK = timedelta(seconds=5)
 _FOR_EVER = timedelta(days=36_500)
 _ALL = 2**31 - 1
 _TAIL = timedelta(hours=12)
@@ -29,7 +29,14 @@ _TAIL = timedelta(hours=12)
 _PROGRAMS = ProgramProfile(work=Spread(median=timedelta(minutes=4), sigma=0.7))
 _HEARTBEAT = timedelta(seconds=50)
 """As far apart as no runner is suspected by it (SC-614): they are most of what is reported."""
-_PACE = Pace(full_pass=timedelta(seconds=20), offers=timedelta(seconds=60))
+_PACE = Pace(
+    full_pass=timedelta(seconds=20),
+    offers=timedelta(seconds=60),
+    batch=400,
+    placed_at_once=1600,
+    supplier_calls=64,
+)
+"""More at once than a real loop: nobody waits for an answer meanwhile."""
 _ENDS = ("Succeeded", "Failed", "Lost", "Stopped")
 
 
@@ -134,7 +141,7 @@ class Filling:
         asked = replace(spec, parallelism=slots).to_json()
         await simulation.submit(self._name(number), asked, project=self._project(number))
         if self._left:
-            simulation.at(simulation.clock.now() + self.plan.interval, self._next_job)
+            simulation.at(self._start + self._jobs * self.plan.interval, self._next_job)
 
     def _name(self, number: int) -> str:
         return f"sim-{self.plan.seed}-{number + 1}"
