@@ -12,12 +12,14 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 import pytest
 import sqlalchemy as sa
 from tests.conftest import START, FirstRows, SharedDatabases
 from tests.history import rows
 from tests.history.checking import assert_sound
+from tests.suppliers.conformance import an_intent
 from tests.suppliers.simulated_fleet import CLASS, a_class, a_model
 
 from nodus_api.bench.simulation.virtual import Simulation
@@ -267,6 +269,25 @@ async def test_a_price_that_rises_mid_run_changes_no_bill(world: World) -> None:
     }
     assert rates == {"old/0/1": "0.06", "new/0/1": "0.60"}
     await world.check_end(simulation)
+
+
+async def test_a_late_machine_that_no_row_knows_is_deleted(world: World) -> None:
+    simulation = world.begin(a_model(a_class(capacity=Trace.always(4))))
+    ours = (await world.rows(t.installation))[0]["id"]
+    theirs = UUID("00000000-0000-4000-8000-000000000000")
+
+    async def appear(one: Simulation) -> None:
+        for key, whose in (("late", ours), ("other", theirs)):
+            one.fleet.make(replace(an_intent(key), installation=whose))
+
+    simulation.at(START + timedelta(minutes=1), appear)
+    await simulation.run(START + timedelta(minutes=12))
+
+    late, other = simulation.fleet.machines.values()
+    assert late.deleting is not None  # scenario 9
+    assert other.deleting is None  # scenario 10
+    (orphan,) = await world.rows(t.orphans)
+    assert (orphan["handle"], orphan["gone"] is not None) == (late.handle, True)
 
 
 async def test_the_start_deadline_ends_what_no_machine_is_free_for(world: World) -> None:

@@ -94,6 +94,10 @@ class FaultPlan:
         scripted = (FaultKind.NODE_LOST, FaultKind.RECLAIMED)
         return cls(rates={kind: rate for kind in FaultKind if kind not in scripted})
 
+    def possible(self, kind: FaultKind) -> bool:
+        """Return whether a kind can happen at all."""
+        return self.rates.get(kind, 0.0) > 0 or any(one.kind is kind for one in self.scripts)
+
     def hits(
         self, kind: FaultKind, chance: Chance, since_start: timedelta, *, names: tuple[str, ...]
     ) -> bool:

@@ -102,6 +102,8 @@ class Fleet:
 
         The n-th occasion of a name has its own draw, so calls elsewhere do not shift it.
         """
+        if not self.model.faults.possible(kind):
+            return False
         number = self._occasions[f"{kind}/{occasion}"]
         self._occasions[f"{kind}/{occasion}"] += 1
         chance = self.chance.of(occasion, str(number))

@@ -52,7 +52,6 @@ class Machine:
     deleting: datetime | None = None
     gone: datetime | None = None
     """From when on nothing of it is left; known ahead while it is torn down."""
-    injected: set[str] = field(default_factory=set)
     faults: set[FaultKind] = field(default_factory=set)
     """What goes wrong with it, drawn when it was made."""
     frozen: bool = False

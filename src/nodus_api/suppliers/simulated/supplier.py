@@ -158,9 +158,7 @@ class SimulatedSupplier:
         now, machine = self.fleet.clock.now(), self._shown(handle)
         if machine is None or fault.kind not in _DRILLS:
             raise Invalid(f"no machine {handle!r} can have the fault {fault.kind!r}")
-        if fault.kind in machine.injected:
-            return
-        machine.injected.add(fault.kind)
+        # a repeat changes nothing: the first announcement stands, and each other fault is a state
         match fault.kind:
             case "preemption":
                 self.fleet.announce(machine, now, notice=fault.notice or timedelta(0))
