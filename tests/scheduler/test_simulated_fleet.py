@@ -48,6 +48,8 @@ QUIET = Pace(full_pass=timedelta(seconds=10))
 """Full passes are far enough apart to be few, and near enough for the shortest limits."""
 TOO_OFTEN = {FaultKind.AUTH_LOST, FaultKind.RATE_LIMIT}
 """Drawn at each call: they stand in tests of their own."""
+NEEDS_ANOTHER = {FaultKind.NOTICE_TWICE, FaultKind.ZOMBIE}
+"""Kinds that show only where another thing happens: a notice, a loss."""
 SEEDS = range(int(os.environ.get("NODUS_FLEETS", "2")))
 
 
@@ -109,8 +111,23 @@ class World:
             assert machine.gone is not None
             if row["handle"] == machine.handle:
                 assert row["gone"] >= _floor(machine.gone), machine  # P-10
+        await self._starts_were_granted(fleet)
         kept = await rows.read(self._database)
         assert_sound(replace(rows.history_of(kept, truth.alive(fleet)), quiet=True))
+
+    async def _starts_were_granted(self, fleet: Fleet) -> None:
+        """P-05, SC-341: every program that truly started had won; what is shown is when it did."""
+        shown = {(row["uid"], row["epoch"]): row for row in await self.rows(t.attempts)}
+        leases = await self.rows(t.leases)
+        won = {row["attempt"] for row in leases if row["won"]}
+        for run in fleet.runs:
+            row = shown[run.attempt, run.epoch]
+            assert row["no"] in won, f"{row['name']} started, and no machine of it had won"
+            if row["command_started"] is not None:
+                assert row["command_started"] == _floor(run.started), row["name"]
+        ran = {(run.attempt, run.epoch) for run in fleet.runs}
+        for key, row in shown.items():
+            assert row["command_started"] is None or key in ran, row["name"]
 
     async def check_machine_time(self, simulation: Simulation) -> None:
         """SC-733: no leaked machine-second, nothing billed that was not there.
@@ -167,6 +184,34 @@ async def test_a_job_lives_its_whole_life(world: World) -> None:  # scenario 1
 async def test_whatever_goes_wrong_nothing_leaks(world: World, seed: int) -> None:
     simulation = world.begin(faulty(0.08), seed=seed, tick=2.0)
     some_jobs(simulation, 4)
+
+    await simulation.run()
+
+    await world.check_end(simulation)
+    await world.check_machine_time(simulation)
+
+
+@pytest.mark.slow  # a whole run for each kind
+@pytest.mark.parametrize("kind", sorted(FaultPlan.every(1).rates))
+async def test_one_kind_of_fault_that_happens_often_leaks_nothing(
+    world: World, kind: FaultKind
+) -> None:  # SC-732
+    rate = 0.05 if kind is FaultKind.RATE_LIMIT else 0.5
+    model = replace(faulty(0), faults=FaultPlan(rates={kind: rate}))
+    simulation = world.begin(model, seed=2, tick=2.0)
+    some_jobs(simulation, 1)
+
+    await simulation.run()
+
+    assert simulation.fleet.happened[kind] > 0 or kind in NEEDS_ANOTHER
+    await world.check_end(simulation)
+    await world.check_machine_time(simulation)
+
+
+async def test_a_proof_that_is_taken_back_proves_nothing(world: World) -> None:  # SC-610
+    model = a_model(faults=FaultPlan(rates={FaultKind.DELETED_BACK: 1.0}))
+    simulation = world.begin(model)
+    await simulation.submit("train", {"template": {"env": {"SIMULATED_SECONDS": "60"}}})
 
     await simulation.run()
 
