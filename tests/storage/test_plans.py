@@ -9,6 +9,7 @@ from tests.storage.scene import Connection
 
 from nodus_api.storage import due
 from nodus_api.storage.conditions import workload_named
+from nodus_api.storage.feed import read_first_changes
 from nodus_api.storage.tables import workloads
 
 _NAMED = sa.select(workloads.c.uid).where(
@@ -23,6 +24,7 @@ STATEMENTS = {
     "releasing": (due.releasing(10), "machines_open"),
     "next moment": (due.next_moment(), "machines_open"),
     "named": (_NAMED, "workloads_name"),
+    "log of a project": (read_first_changes(1, 2, "default"), "project_rev_idx"),
 }
 
 

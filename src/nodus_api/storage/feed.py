@@ -337,7 +337,7 @@ def read_first_changes(after: int, upto: int, project: str | None) -> sa.Select[
     """The first row of each object above `after` and not above `upto`; partitions pruned.
 
     It is the one whose previous version is not above `after`, or that has none: one walk of the
-    rows tells it.
+    rows tells it, of all, or by the index of project and revision of one project's alone.
     """
     nothing = sa.null().cast(sa.LargeBinary)
     before = sa.or_(changes.c.prev_rev.is_(None), changes.c.prev_rev <= after)
