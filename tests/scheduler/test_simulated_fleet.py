@@ -4,6 +4,7 @@ SC-731 to SC-733, P-05, P-08 to P-13, P-15, P-28. The history's own checkers loo
 documents and the ledger; here is added what only the fleet's truth can tell.
 """
 
+import contextlib
 import json
 import os
 from collections import defaultdict
@@ -19,6 +20,7 @@ import sqlalchemy as sa
 from tests.conftest import START, FirstRows, SharedDatabases
 from tests.history import rows
 from tests.history.checking import assert_sound
+from tests.scheduler.walk.mortal import Killed, MortalDatabase
 from tests.suppliers.conformance import an_intent
 from tests.suppliers.simulated_fleet import CLASS, a_class, a_model
 
@@ -39,7 +41,7 @@ from nodus_api.suppliers.simulated import (
     sample_fleet,
     truth,
 )
-from nodus_api.suppliers.simulated.chance import Spread
+from nodus_api.suppliers.simulated.chance import Chance, Spread
 from nodus_api.workloads.intake import Verb
 
 SHORT = ProgramProfile(work=Spread(median=timedelta(minutes=6), sigma=0.5))
@@ -50,6 +52,7 @@ TOO_OFTEN = {FaultKind.AUTH_LOST, FaultKind.RATE_LIMIT}
 """Drawn at each call: they stand in tests of their own."""
 NEEDS_ANOTHER = {FaultKind.NOTICE_TWICE, FaultKind.ZOMBIE}
 """Kinds that show only where another thing happens: a notice, a loss."""
+CRASHES = 40
 SEEDS = range(int(os.environ.get("NODUS_FLEETS", "2")))
 
 
@@ -70,10 +73,16 @@ class World:
         self.made: list[Simulation] = []
 
     def begin(
-        self, model: FleetModel, *, seed: int = 1, pace: Pace | None = None, tick: float = 1.0
+        self,
+        model: FleetModel,
+        *,
+        seed: int = 1,
+        pace: Pace | None = None,
+        tick: float = 1.0,
+        database: Database | None = None,
     ) -> Simulation:
         made = Simulation(
-            database=self._database,
+            database=database or self._database,
             clock=self._clock,
             fleet=Fleet(model=model, clock=self._clock, seed=seed, start=START),
             pace=pace or QUIET,
@@ -243,6 +252,33 @@ async def test_a_crash_between_any_two_moments_changes_nothing_that_counts(world
 
     await world.check_end(simulation)
     await world.check_machine_time(simulation)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_a_crash_at_any_statement_leaks_nothing(
+    clean_database: str, world: World, clock: ManualClock, seed: int
+) -> None:
+    """P-08, P-09: the process dies at a statement or commit, again and again, and another leads."""
+    database = MortalDatabase(clean_database, pinned_now=clock.now)
+    simulation = world.begin(faulty(0.05), seed=seed, tick=2.0, database=database)
+    some_jobs(simulation, 1)
+    chance, crashes = Chance(seed), 0
+    while crashes < CRASHES:
+        database.left = 1 + int(chance.uniform(f"crash {crashes}") * 240)
+        with contextlib.suppress(Killed):
+            await simulation.run()
+            break
+        crashes += 1
+        database.left = None
+        await simulation.crash()
+    database.left = None
+
+    await simulation.run()
+
+    assert crashes > 10
+    await world.check_end(simulation)
+    await world.check_machine_time(simulation)
+    await database.close()
 
 
 async def test_spot_that_is_taken_away_goes_on_where_it_saved(world: World) -> None:
