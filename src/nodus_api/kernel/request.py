@@ -42,6 +42,11 @@ class PlacementRequest:
     failed: tuple[FailedAcquisition, ...] = ()
     on_demand_only: bool = False
 
+    @property
+    def accelerators(self) -> tuple[str | None, ...]:
+        """What is allowed, each once, in the order asked for; (None,) without any (SC-209)."""
+        return tuple(dict.fromkeys(self.resources.accelerators)) or (None,)
+
     @classmethod
     def of(
         cls,
