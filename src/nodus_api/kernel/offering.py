@@ -120,6 +120,13 @@ class CatalogSnapshot:
         """Yield all candidates, family by family."""
         return chain.from_iterable(self.families.values())
 
+    def find(self, key: CandidateKey) -> Candidate | None:
+        """Return a candidate; None if there is no such one."""
+        name, _ = key
+        bucket = self.families.get(self.layout.families.get(name, ("", 0)))
+        place = None if bucket is None else bucket.places.get(key)
+        return None if bucket is None or place is None else bucket[place]
+
     def cheapest(self) -> Iterator[Candidate]:
         """Yield a candidate of each class by (on-demand rate, name), on-demand where it is."""
         return self._at(self.layout.cheapest)

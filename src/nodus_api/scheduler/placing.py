@@ -23,7 +23,7 @@ from nodus_api.kernel.placement import (
 from nodus_api.kernel.replacement import needs_on_demand
 from nodus_api.kernel.spec import WorkloadSpec
 from nodus_api.kernel.vocabulary import Market, Stage, WaitingFor, WorkloadState
-from nodus_api.scheduler.catalog import Catalog, load_catalog
+from nodus_api.scheduler.catalog import Catalog
 from nodus_api.scheduler.context import LoopContext
 from nodus_api.scheduler.ganging import Ranks, units
 from nodus_api.scheduler.intents import intended
@@ -41,7 +41,7 @@ async def place_queued(loop: LoopContext) -> bool:
     nos = await loop.agenda.attempts("place")
     if not nos:
         return False
-    room = _Room(await load_catalog(loop, await loop.agenda.now()))
+    room = _Room(await loop.view.look(await loop.agenda.now()))
 
     async def work(batch: Batch) -> None:
         catalog = room.catalog
