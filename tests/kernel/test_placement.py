@@ -483,10 +483,10 @@ def test_a_request_of_a_spec() -> None:  # SC-301
         cursor=Cursor(completed=3, total=4),
         resumes=True,
         restore_bytes=1_000_000_000,
-        calibration=1.5,
+        calibrations={"h100": 1.5},
     )
 
-    assert request.work_hours == 3.0
+    assert (request.work_hours, request.calibrations) == (2.0, {"h100": 1.5})
     assert request.restore_seconds == 2.0
     assert request.gang_size == 4
     assert request.max_rate_usd_per_hour == 3

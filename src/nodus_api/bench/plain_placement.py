@@ -130,7 +130,8 @@ def _over_budget(demand: Demand, one: Candidate) -> bool:
     limit = demand.remaining_cost_usd
     if limit is None:
         return False
-    cost = predict(demand.work, one, outlook(demand.work, one)).cost_usd
+    work = demand.work_on(one.offering.accelerator)
+    cost = predict(work, one, outlook(work, one)).cost_usd
     return cost * demand.machines > limit
 
 

@@ -198,6 +198,7 @@ def demand_of(request: PlacementRequest, snapshot: CatalogSnapshot, now: datetim
         failed={(one.offering, one.market): one for one in request.failed if one.until > now},
         on_demand_only=request.on_demand_only,
         work=_work(request, snapshot),
+        calibrations=request.calibrations,
         snapshot=snapshot,
         now=now,
     )
@@ -248,10 +249,12 @@ def _ranked(demand: Demand, sifted: Sequence[Sifted]) -> list[Standing]:
 
     Names and markets tell all apart, so that candidates themselves are never compared.
     """
-    forecast, scores = forecaster(demand.work), scorer(demand.work)
+    scores = scorer(demand.work)
     weights = WEIGHTS[demand.policy.profile]
     standings = []
     for part in sifted:
+        accelerator, _ = part.bucket.family
+        forecast = forecaster(demand.work_on(accelerator))
         for one in part.bucket.of(part.feasible):
             figures = one.figures
             _, _, waste, time, cost = forecast(figures)
@@ -275,8 +278,9 @@ def _standing(candidate: Candidate, total: int, cost_micro_usd: int) -> Standing
 
 def rank(demand: Demand, candidate: Candidate) -> Ranked:
     """Return a candidate with the scores that it has for this demand."""
-    seen = outlook(demand.work, candidate)
-    scores = score(demand.work, candidate, seen)
+    work = demand.work_on(candidate.offering.accelerator)
+    seen = outlook(work, candidate)
+    scores = score(work, candidate, seen)
     return Ranked(
         candidate=candidate,
         outlook=seen,
@@ -300,7 +304,7 @@ def _choice(demand: Demand, top: Sequence[Ranked], standings: Iterable[Standing]
         rate_usd_per_hour=winner.candidate.rate,
         scores=winner.scores.published(),
         fallbacks=tuple(islice(others, MOST_FALLBACKS)),
-        predicted=predict(demand.work, winner.candidate, winner.outlook),
+        predicted=predict(demand.work_on(offering.accelerator), winner.candidate, winner.outlook),
     )
 
 

@@ -6,7 +6,7 @@ pass forgives (SC-311).
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
@@ -120,8 +120,15 @@ class Demand:
     on_demand_only: bool
     """The progress guard of SC-122; the second pass forgives it."""
     work: Work
+    calibrations: Mapping[str | None, float]
+    """Factors on the work's hours by accelerator (SC-352)."""
     snapshot: CatalogSnapshot
     now: datetime
+
+    def work_on(self, accelerator: str | None) -> Work:
+        """Return the work as it is known to go on an accelerator."""
+        factor = self.calibrations.get(accelerator, 1.0)
+        return self.work if factor == 1.0 else replace(self.work, calibration=factor)
 
     @property
     def machines(self) -> int:
@@ -256,7 +263,8 @@ def _cost(demand: Demand, bucket: Bucket, left: int) -> int:
     limit = demand.remaining_cost_usd
     if limit is None:
         return 0
-    dearer = dearer_than(limit, demand.work, demand.machines)
+    accelerator, _ = bucket.family
+    dearer = dearer_than(limit, demand.work_on(accelerator), demand.machines)
     return bucket.keys(one.key for one in bucket.of(left) if dearer(one))
 
 

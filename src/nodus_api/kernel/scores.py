@@ -72,6 +72,8 @@ class Work:
     resumes: bool
     reference_rate: float
     sizes: tuple[tuple[float, str], ...]
+    calibration: float = 1.0
+    """The factor on the hours where it runs (SC-352); anchors are without it (SC-321)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +168,8 @@ def forecaster(work: Work) -> Callable[[Figures], Forecast]:
     resumed = resumed_hours(work)
     saving_hours = work.cost_seconds / SECONDS
     given = None if work.interval_seconds is None else work.interval_seconds / SECONDS
-    work_hours, restartable, cost_seconds = work.hours, work.restartable, work.cost_seconds
+    work_hours = work.hours * work.calibration
+    restartable, cost_seconds = work.restartable, work.cost_seconds
 
     def forecast(figures: Figures) -> Forecast:
         rate, wait, boot, teardown, speed, rate_of_loss, *_ = figures

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from nodus_api.clock import Clock
 from nodus_api.kernel.vocabulary import Stage
+from nodus_api.scheduler.calibrating import calibrate
 from nodus_api.scheduler.catalog import CatalogView
 from nodus_api.scheduler.errands import Calls
 from nodus_api.scheduler.ganging import chunks, move_together
@@ -170,6 +171,7 @@ class LoopContext:
             await move_together(batch)
             settle(batch)
             known_better = await learn(batch)
+            await calibrate(batch)
         self.catalog.touched.update(known_better)
         self._tell(batch)
         if then is not None:
