@@ -5,19 +5,18 @@ the classes without any, most of them sold on spot too, some full, resting or un
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from random import Random
 
-from nodus_api.kernel.offering import (
-    Candidate,
-    CandidateStats,
-    CatalogSnapshot,
-    OfferingClass,
-)
+from nodus_api.kernel.experience import Experience, Outcome
+from nodus_api.kernel.offering import OfferingClass
 from nodus_api.kernel.request import PlacementRequest
 from nodus_api.kernel.spec import CheckpointPolicy, InterruptiblePolicy, PlacementPolicy, Resources
 from nodus_api.kernel.vocabulary import Market, Profile
+from nodus_api.scheduler.catalog import Catalog
+from nodus_api.storage.catalog_store import News, Offer, OfferStats
 
 CLASSES = 5_000
 _COUNTS = (1, 2, 4, 8, 16)
@@ -26,14 +25,32 @@ _REGIONS = ("us", "eu", "uk", "in", "jp", "sg", "au", "ca")
 _SIZES = (16, 24, 40, 48, 80, 141)
 
 
-def a_catalog(classes: int, chance: Random, now: datetime) -> CatalogSnapshot:
-    """Return a snapshot of so many classes, about twice as many candidates."""
-    return CatalogSnapshot.of(
-        Candidate(offering=one, market=market, stats=_stats(chance, market, now))
-        for one in (_a_class(chance, number) for number in range(classes))
-        for market in Market
-        if one.rate(market) is not None
-    )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawn:
+    """Classes, and an offer of each with what it is known for; so the loop loads them."""
+
+    classes: tuple[OfferingClass, ...]
+    offers: tuple[Offer, ...]
+
+    def catalog(self, now: datetime) -> Catalog:
+        """Put the catalog together."""
+        return Catalog.of(self.classes, self.offers, now)
+
+    def news(self) -> News:
+        """Return all statistics, as after a look at what a supplier offers."""
+        return News(
+            stats={
+                (one.no or 0, m): known for one in self.offers for m, known in one.stats.items()
+            },
+            requested={},
+        )
+
+
+def draw(classes: int, chance: Random, now: datetime) -> Drawn:
+    """Draw so many classes, about twice as many candidates."""
+    drawn = tuple(_a_class(chance, number) for number in range(classes))
+    offers = tuple(_an_offer(chance, number, one, now) for number, one in enumerate(drawn, start=1))
+    return Drawn(classes=drawn, offers=offers)
 
 
 def requests(chance: Random) -> Iterator[PlacementRequest]:
@@ -90,17 +107,41 @@ def _a_class(chance: Random, number: int) -> OfferingClass:
     )
 
 
-def _stats(chance: Random, market: Market, now: datetime) -> CandidateStats:
+def _an_offer(chance: Random, number: int, one: OfferingClass, now: datetime) -> Offer:
+    stats = {market: _stats(chance, market, now) for market in Market if one.rate(market)}
+    return Offer(
+        no=number,
+        offering=one.name,
+        instance_type=one.name,
+        region=one.region_class,
+        zone="",
+        cost_on_demand=one.rate_on_demand,
+        cost_spot=one.rate_spot,
+        increment=timedelta(seconds=1),
+        minimum=timedelta(0),
+        stats=stats,
+    )
+
+
+def _stats(chance: Random, market: Market, now: datetime) -> OfferStats:
     rests = chance.random() < 0.05
-    return CandidateStats(
-        grant_p50=chance.uniform(2, 120),
-        boot_p50=chance.uniform(30, 300),
-        teardown_p50=chance.uniform(10, 60),
-        interruptions_per_hour=(
-            chance.uniform(0.01, 0.3) if market is Market.SPOT else chance.uniform(0.0005, 0.003)
-        ),
+    known = Experience(
+        at=now,
         successes=chance.uniform(0, 50),
         failures=chance.uniform(0, 8),
+        exposure_hours=chance.uniform(0, 2000),
+        interruptions=chance.uniform(0, 60) if market is Market.SPOT else chance.uniform(0, 2),
+    )
+    for _ in range(3):
+        outcome = Outcome(
+            grant_seconds=chance.uniform(2, 120),
+            boot_seconds=chance.uniform(30, 300),
+            teardown_seconds=chance.uniform(10, 60),
+        )
+        known = known.after(outcome, now)
+    return OfferStats(
+        market=market,
         available=chance.choice((None, None, 0, 2, 50)),
         backoff_until=now + timedelta(seconds=300) if rests else None,
-    )
+        updated=now,
+    ).with_experience(known)

@@ -11,18 +11,22 @@ from itertools import islice
 from random import Random
 from resource import RUSAGE_SELF, getrusage
 
-from nodus_api.bench.placement_cases import CLASSES, a_catalog, requests
+from nodus_api.bench.placement_cases import CLASSES, draw, requests
 from nodus_api.bench.plain_placement import PlainDecision, place_plainly, plain
-from nodus_api.bench.report import NotMeasured, Row, rows_of
+from nodus_api.bench.report import NotMeasured, Row, figure, rows_of
 from nodus_api.clock import Clock
+from nodus_api.kernel.explaining import told_of
 from nodus_api.kernel.offering import CatalogSnapshot
 from nodus_api.kernel.placement import place
 from nodus_api.kernel.request import PlacementRequest
+from nodus_api.scheduler.catalog import SNAPSHOT_AGE, Catalog
 
 AREA = "placement"
 _PLAIN, _INDEXED = "a pass over all", "by the index"
-_BATCH = "and taken from it"
-_TARGETS = {_INDEXED: "1000/s", _BATCH: "1000/s"}
+_TAKEN = "as the loop does"
+_CATALOG = "catalog"
+_TOGETHER, _NEWS = "put together", "after news of all"
+_TARGETS = {_INDEXED: "1000/s", _TAKEN: "1000/s"}
 _SEED = 370
 
 
@@ -45,27 +49,36 @@ FULL = Effort(rounds=15, compared=600, plainly=60, indexed=3000)
 
 
 def placements(*, clock: Clock, effort: Effort, seeded: Callable[[int], Random]) -> list[Row]:
-    """Measure decisions a second: plain, indexed, and indexed with each choice taken (SC-371).
+    """Measure decisions a second: plain, by the index, and whole, with each choice taken (SC-371).
 
-    Raises NotMeasured if index and plain pass disagree about any request.
+    And what it costs to put the catalog together, which the loop does once a change of it, and to
+    bring it up to date, which it does every 10 s. Raises NotMeasured if index and plain pass
+    disagree about any request.
     """
     now = clock.now().replace(microsecond=0)
-    snapshot = a_catalog(effort.classes, seeded(_SEED), now)
-    drawn = requests(seeded(_SEED))
-    for request in islice(drawn, effort.compared):
+    drawn = draw(effort.classes, seeded(_SEED), now)
+    catalog, asked = drawn.catalog(now), requests(seeded(_SEED))
+    snapshot = catalog.snapshot
+    for request in islice(asked, effort.compared):
         if place_indexed(request, snapshot, now) != place_plainly(request, snapshot, now):
             raise NotMeasured(f"the index answers otherwise than a pass over all: {request}")
-    rounds = []
+    rounds, together, news = [], [], []
     for _ in range(effort.rounds):
-        asked = list(islice(drawn, effort.indexed))
+        some = list(islice(asked, effort.indexed))
         rounds.append(
             {
-                _PLAIN: [_rate(_all_plainly, asked[: effort.plainly], snapshot, now)],
-                _INDEXED: [_rate(_each, asked, snapshot, now)],
-                _BATCH: [_rate(_one_after_another, asked, snapshot, now)],
+                _PLAIN: [_rate(_all_plainly, some[: effort.plainly], catalog, now)],
+                _INDEXED: [_rate(_each, some, catalog, now)],
+                _TAKEN: [_rate(_one_after_another, some, catalog, now)],
             }
         )
-    return rows_of(AREA, "/s CPU", rounds, yardstick=_PLAIN, targets=_TARGETS)
+        together.append(_cost(lambda: drawn.catalog(now)))
+        news.append(_cost(lambda: catalog.after(drawn.news(), now + SNAPSHOT_AGE)))
+    return [
+        *rows_of(AREA, "/s CPU", rounds, yardstick=_PLAIN, targets=_TARGETS),
+        figure(_CATALOG, _TOGETHER, "ms CPU", together, None),
+        figure(_CATALOG, _NEWS, "ms CPU", news, None),
+    ]
 
 
 def place_indexed(
@@ -77,18 +90,22 @@ def place_indexed(
     return plain(decision.placement, order, dict(decision.counters), relaxed=decision.relaxed)
 
 
-Decide = Callable[[Sequence[PlacementRequest], CatalogSnapshot, datetime], None]
+Decide = Callable[[Sequence[PlacementRequest], Catalog, datetime], None]
 
 
 def _rate(
-    decide: Decide,
-    asked: Sequence[PlacementRequest],
-    snapshot: CatalogSnapshot,
-    now: datetime,
+    decide: Decide, asked: Sequence[PlacementRequest], catalog: Catalog, now: datetime
 ) -> float:
     began = _cpu_seconds()
-    decide(asked, snapshot, now)
+    decide(asked, catalog, now)
     return len(asked) / (_cpu_seconds() - began)
+
+
+def _cost(work: Callable[[], object]) -> float:
+    """Return the milliseconds of CPU that something takes."""
+    began = _cpu_seconds()
+    work()
+    return (_cpu_seconds() - began) * 1000
 
 
 def _cpu_seconds() -> float:
@@ -97,23 +114,25 @@ def _cpu_seconds() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def _all_plainly(
-    asked: Sequence[PlacementRequest], snapshot: CatalogSnapshot, now: datetime
-) -> None:
+def _all_plainly(asked: Sequence[PlacementRequest], catalog: Catalog, now: datetime) -> None:
     for request in asked:
-        place_plainly(request, snapshot, now)
+        place_plainly(request, catalog.snapshot, now)
 
 
-def _each(asked: Sequence[PlacementRequest], snapshot: CatalogSnapshot, now: datetime) -> None:
+def _each(asked: Sequence[PlacementRequest], catalog: Catalog, now: datetime) -> None:
     for request in asked:
-        place(request, snapshot, now)
+        place(request, catalog.snapshot, now)
 
 
-def _one_after_another(
-    asked: Sequence[PlacementRequest], snapshot: CatalogSnapshot, now: datetime
-) -> None:
-    """Place as the loop does in one step: what is placed is gone for the next."""
+def _one_after_another(asked: Sequence[PlacementRequest], catalog: Catalog, now: datetime) -> None:
+    """Decide as the loop does: say why, choose an offer, and take it from what is left."""
     for request in asked:
-        chosen = place(request, snapshot, now).chosen
-        if chosen is not None:
-            snapshot = snapshot.after_taking(chosen.candidate.key, request.gang_size)
+        decision = place(request, catalog.snapshot, now)
+        told_of(request, catalog.snapshot, decision, now)
+        if decision.chosen is None:
+            continue
+        key, machines = decision.chosen.candidate.key, max(1, request.gang_size)
+        offer = catalog.choose(key, now, machines=machines)
+        if offer is None:
+            raise NotMeasured(f"no offer of {key[0]} has the room that its class shows")
+        catalog = catalog.after_taking(key, offer, machines=machines)
