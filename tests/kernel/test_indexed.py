@@ -7,7 +7,16 @@ from decimal import Decimal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.kernel.catalogs import NOW, a_class, a_drawn_catalog, catalogs, on_demand, requests, spot
+from tests.kernel.catalogs import (
+    NOW,
+    a_class,
+    a_drawn_catalog,
+    a_request,
+    catalogs,
+    on_demand,
+    requests,
+    spot,
+)
 
 from nodus_api.bench.plain_placement import PlainDecision, first_failure, place_plainly, plain
 from nodus_api.kernel.bitmaps import Labelled, Ordered, bitmap, pick
@@ -144,6 +153,31 @@ def test_what_is_learnt_ends_what_was_taken() -> None:  # SC-371
 
     assert taken.available(some) == 0
     assert taken.knowing({}).available(some) == 1
+
+
+@pytest.mark.parametrize(
+    ("taken", "reason"),
+    [(1, None), (2, "GangTooLarge"), (5, "InsufficientCapacity")],
+)
+def test_a_gang_finds_what_the_batch_left(taken: int, reason: str | None) -> None:  # SC-131, SC-371
+    roomy = on_demand(a_class(rate_spot=None), available=9, largest_available=5)
+    unknown = on_demand(a_class("other", rate_spot=None, gang_capable=False))
+    snapshot = CatalogSnapshot.of([roomy, unknown]).after_taking(roomy.key, taken)
+    gang = replace(a_request(), gang_size=4)
+
+    assert indexed(gang, snapshot) == place_plainly(gang, snapshot, NOW)
+    assert (
+        sift(demand_of(gang, snapshot, NOW), snapshot.families["h100", 1]).code_of(roomy) == reason
+    )
+
+
+def test_a_candidate_is_found_by_its_key() -> None:
+    some = on_demand(a_class())
+    snapshot = CatalogSnapshot.of([some])
+
+    assert snapshot.find(some.key) == some
+    assert snapshot.find((some.offering.name, Market.SPOT)) is None
+    assert snapshot.find(("unheard-of", Market.SPOT)) is None
 
 
 def test_a_class_of_one_market_is_whole() -> None:  # SC-312

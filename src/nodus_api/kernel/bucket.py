@@ -52,14 +52,6 @@ class Bucket(Sequence[Candidate]):
         """Whether both hold the same candidates in the same order."""
         return isinstance(other, Bucket) and self.members == other.members
 
-    def __hash__(self) -> int:
-        """Hash what is compared."""
-        return hash(self.members)
-
-    def __repr__(self) -> str:
-        """Tell the members."""
-        return f"Bucket({self.family!r}, {self.members!r})"
-
     def of(self, positions: int) -> Iterator[Candidate]:
         """Yield the members at these positions, cheapest first."""
         return pick(self.members, positions)

@@ -13,6 +13,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from itertools import accumulate
 from typing import Any
 
 from nodus_api.kernel.candidate import CandidateStats
@@ -173,13 +174,12 @@ def _quantiles(waits: Waits, p50: float, p95: float) -> tuple[float, float]:
 
 def _quantile(counts: Sequence[float], share: float) -> float:
     """Return where this share of the counts lies, even within a bucket."""
-    wanted = _total(counts) * share
-    passed, below = 0.0, 0.0
-    for count, edge in zip(counts, (*EDGES, EDGES[-1]), strict=True):
-        if count > 0.0 and passed + count >= wanted:
-            return below + (edge - below) * (wanted - passed) / count
-        passed, below = passed + count, float(edge)
-    return float(EDGES[-1])
+    passed = list(accumulate(counts))
+    wanted = passed[-1] * share
+    place = bisect_left(passed, wanted)
+    edges = (0, *EDGES, EDGES[-1])
+    below, edge = edges[place], edges[place + 1]
+    return edge - (edge - below) * (passed[place] - wanted) / counts[place]
 
 
 def _with(waits: Waits, seconds: float | None) -> Waits:
