@@ -52,8 +52,18 @@ failed = st.builds(
 
 @st.composite
 def any_requests(draw: st.DrawFn) -> PlacementRequest:
-    """Draw a request that may meet every row of SC-310."""
-    request: PlacementRequest = draw(requests())
+    """Draw a request that may meet every row of SC-310; half of them reach the last ones."""
+    strict = draw(st.booleans())
+    request: PlacementRequest = draw(requests(easy=not strict))
+    request = replace(
+        request,
+        lost=tuple(draw(st.lists(lost, max_size=5))),
+        failed=tuple(draw(st.lists(failed, max_size=3))),
+        on_demand_only=draw(st.booleans()),
+        gang_size=draw(st.sampled_from([1, 1, 4])),
+    )
+    if not strict:
+        return request
     policy = request.policy
     return replace(
         request,
@@ -68,11 +78,8 @@ def any_requests(draw: st.DrawFn) -> PlacementRequest:
             arch=draw(st.sampled_from([None, "amd64", "arm64"])),
             disk_gib=draw(st.sampled_from([None, Decimal(600), Decimal(100)])),
         ),
-        lost=tuple(draw(st.lists(lost, max_size=3))),
-        failed=tuple(draw(st.lists(failed, max_size=3))),
         closed_offerings=tuple(draw(st.lists(names, max_size=2, unique=True))),
         quota_left=draw(st.sampled_from([{}, {"h100": 3}, {"a100": 0}])),
-        on_demand_only=draw(st.booleans()),
     )
 
 

@@ -22,9 +22,9 @@ async def learn(batch: Batch) -> set[int]:
     """Write what the batch teaches; return the offers that are known better now."""
     outcomes: dict[int, list[tuple[Market, Outcome]]] = {}
     for no, record in batch.records.items():
-        before = batch.loaded.get(no)
-        if before is None or before == record:
-            continue
+        before = batch.loaded[no]
+        if before.attempt is record.attempt and before.tenancies is record.tenancies:
+            continue  # whatever else changed, it teaches nothing
         for tenancy in record.tenancies:
             for outcome in _taught(before, record, tenancy):
                 machine = tenancy.machine
