@@ -70,6 +70,15 @@ def test_the_usual_time_is_the_median_of_the_last_fifteen(hours: list[float]) ->
     assert usual_hours([]) == 1.0
 
 
+def test_older_runs_than_fifteen_do_not_count() -> None:  # SC-301
+    known = Calibration()
+    for hours in range(40):
+        known = known.after_whole(float(hours))
+
+    assert known.hours == tuple(map(float, range(25, 40)))
+    assert usual_hours([known]) == 32.0
+
+
 def test_factors_are_those_of_the_count_asked_for() -> None:  # SC-352
     known: dict[Family, Calibration] = {
         ("h100", 1): Calibration(ratio=1.5),
