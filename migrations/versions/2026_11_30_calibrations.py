@@ -1,12 +1,12 @@
 """Calibrations: how long the programs of a workload take, against what its manifests say.
 
-Revision ID: 0003
+Revision ID: 0004
 """
 
 from alembic import op
 
-revision = "0003"
-down_revision = "0002"
+revision = "0004"
+down_revision = "0003"
 branch_labels = None
 depends_on = None
 

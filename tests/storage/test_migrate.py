@@ -186,9 +186,9 @@ async def test_each_revision_of_this_version_goes_back_and_up_again(own_url: str
         states.append(await state(own_url))
         async with writer.transaction():  # what the version of then wrote
             await writer.execute("SELECT pg_temp.publish(ARRAY[101, 102], $1)", earlier)
-        with pytest.raises(asyncpg.ForeignKeyViolationError) as refusal:
+        with pytest.raises(asyncpg.ForeignKeyViolationError) as unpublished:
             await writer.execute("UPDATE attempts SET waiting_for = NULL WHERE no = 102")
-        assert refusal.value.constraint_name == "attempts_published"
+        assert unpublished.value.constraint_name == "attempts_published"
     assert all(one != other for one, other in pairwise(states))
 
     await migrate.upgrade(own_url)
