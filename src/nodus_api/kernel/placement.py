@@ -164,7 +164,7 @@ def place(request: PlacementRequest, snapshot: CatalogSnapshot, now: datetime) -
     )
     outcome = _outcome(counters, placed=bool(top))
     backoff = None if ranked else _backoff_end(demand, sifted)
-    request_json = request.to_json()
+    asked = _canonical(request.to_json())
     return Decision(
         outcome=outcome,
         placement=placement,
@@ -177,8 +177,10 @@ def place(request: PlacementRequest, snapshot: CatalogSnapshot, now: datetime) -
         waiting_for=waiting_for(counters) if outcome is Outcome.WAITING else None,
         waiting_message=None if ranked else waiting_message(demand, sifted, backoff),
         snapshot_id=snapshot.id,
-        request_hash=_digest(request_json),
-        result_hash=_digest([request_json, snapshot.id, _result(placement, top)]),
+        request_hash=_digest(asked),
+        result_hash=_digest(
+            f"[{asked},{_canonical(snapshot.id)},{_canonical(_result(placement, top))}]"
+        ),
     )
 
 
@@ -359,6 +361,9 @@ def _result(placement: Placement, top: tuple[Ranked, ...]) -> dict[str, Any]:
     }
 
 
-def _digest(document: Any) -> bytes:
-    text = json.dumps(document, sort_keys=True, separators=(",", ":"))
+def _canonical(document: Any) -> str:
+    return json.dumps(document, sort_keys=True, separators=(",", ":"))
+
+
+def _digest(text: str) -> bytes:
     return hashlib.sha256(text.encode()).digest()
