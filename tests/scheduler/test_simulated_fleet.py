@@ -207,14 +207,18 @@ async def test_one_kind_of_fault_that_happens_often_leaks_nothing(
 ) -> None:  # SC-732
     rate = 0.05 if kind is FaultKind.RATE_LIMIT else 0.5
     model = replace(faulty(0), faults=FaultPlan(rates={kind: rate}))
-    simulation = world.begin(model, seed=2, tick=2.0)
-    some_jobs(simulation, 1)
+    for seed in range(2, 10):  # until chance has it come, which two machines may be too few for
+        await world.empty()
+        simulation = world.begin(model, seed=seed, tick=2.0)
+        some_jobs(simulation, 1)
 
-    await simulation.run()
+        await simulation.run()
 
-    assert simulation.fleet.happened[kind] > 0 or kind in NEEDS_ANOTHER
-    await world.check_end(simulation)
-    await world.check_machine_time(simulation)
+        await world.check_end(simulation)
+        await world.check_machine_time(simulation)
+        if simulation.fleet.happened[kind] > 0 or kind in NEEDS_ANOTHER:
+            return
+    pytest.fail("the fault never came")
 
 
 async def test_a_proof_that_is_taken_back_proves_nothing(world: World) -> None:  # SC-610
