@@ -44,6 +44,9 @@ UNION ALL SELECT 'constraint', conname || pg_get_constraintdef(oid) FROM pg_cons
   WHERE connamespace = to_regnamespace('nodus')
 UNION ALL SELECT 'trigger', tgname || tgrelid::regclass::text FROM pg_trigger
   WHERE NOT tgisinternal
+UNION ALL SELECT 'column', attrelid::regclass || '.' || attname || atttypid::regtype
+  FROM pg_attribute JOIN pg_class c ON c.oid = attrelid
+  WHERE c.relnamespace = to_regnamespace('nodus') AND attnum > 0 AND NOT attisdropped
 UNION ALL SELECT 'schema', nspname FROM pg_namespace WHERE nspname = 'nodus'
 UNION ALL SELECT 'role', rolname || rolinherit::text || rolcanlogin::text FROM pg_roles
 UNION ALL SELECT 'member', roleid::regrole::text || member::regrole::text FROM pg_auth_members
@@ -184,8 +187,9 @@ async def test_each_revision_of_this_version_goes_back_and_up_again(own_url: str
         states.append(await state(own_url))
         async with writer.transaction():  # what the version of then wrote
             await writer.execute("SELECT pg_temp.publish(ARRAY[101, 102], $1)", earlier)
-        with pytest.raises(asyncpg.ForeignKeyViolationError, match="attempts_published"):
+        with pytest.raises(asyncpg.ForeignKeyViolationError) as refused:
             await writer.execute("UPDATE attempts SET waiting_for = NULL WHERE no = 102")
+        assert refused.value.constraint_name == "attempts_published"
     assert all(one != other for one, other in pairwise(states))
 
     await migrate.upgrade(own_url)
@@ -244,7 +248,7 @@ async def test_a_death_at_any_command_leaves_nothing(empty_url: str) -> None:
         assert await state(empty_url) == whole
         for to in reversed(REVISIONS[:-1]):
             back = partial(migrate.downgrade, empty_url, to)
-            assert await dies_at_each(admin, empty_url, back, every=3) > 5
+            assert await dies_at_each(admin, empty_url, back, every=1) > 1
         again = partial(migrate.upgrade, empty_url)
         assert await dies_at_each(admin, empty_url, again, every=3) > 5
         assert await state(empty_url) == whole

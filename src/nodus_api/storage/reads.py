@@ -153,6 +153,7 @@ def tenancies_by_attempt() -> sa.Select[Any]:
             t.machines,
             t.supplier_offers.c.billing_increment_seconds,
             t.supplier_offers.c.minimum_seconds,
+            t.offering_classes.c.region_class,
             leases.attempt,
             *(leases[name].label(f"lease_{name}") for name in LEASE_READ),
             sa.func.lower(leases.held).label("lease_held"),
@@ -160,6 +161,7 @@ def tenancies_by_attempt() -> sa.Select[Any]:
         )
         .join(t.machines, t.machines.c.no == leases.machine)
         .join(t.supplier_offers, t.supplier_offers.c.no == t.machines.c.offer)
+        .join(t.offering_classes, t.offering_classes.c.name == t.machines.c.offering)
         .where(leases.attempt == sa.any_(bigints("nos")))
         .order_by(leases.attempt, leases.machine)
     )

@@ -17,7 +17,9 @@ from nodus_api.kernel.vocabulary import (
     MachineState,
     Market,
     OwnerKind,
+    Reason,
     SlotState,
+    Trigger,
     WorkloadState,
 )
 
@@ -70,6 +72,8 @@ class Machine:
     organization: str
     offer: int
     offering: str
+    region_class: str = ""
+    """Of the offering; read with the machine, never written."""
     market: Market
     state: MachineState = MachineState.REQUESTED
     handle: str | None = None
@@ -89,6 +93,14 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Loss:
+    """What a machine died of (SC-012)."""
+
+    trigger: Trigger
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
     """An Attempt's hold on a machine; open while `released` is None (SC-608)."""
 
@@ -101,6 +113,12 @@ class Lease:
     token_sha256: bytes
     last_report: int = 0
     orders: tuple[Mapping[str, Any], ...] = ()
+    pull_seconds: int | None = None
+    """How long this machine pulled the image, once it has registered."""
+    lost: datetime | None = None
+    """When the machine lost the race for the start, or died in it (SC-342)."""
+    lost_cause: Loss | None = None
+    """What it died of; None of one that another machine has beaten."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +146,8 @@ class Work:
     warned: datetime | None = None
     drill: str | None = None
     drill_at: datetime | None = None
+    hedge_at: datetime | None = None
+    """When a second machine may be asked for, if none runs the program by then (SC-340)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,6 +215,8 @@ class AttemptRecord:
     """To be written with the end; none in a record that was loaded."""
     unheard: bool = field(default=False, compare=False)
     """Whether reports of its machines' runners wait to be applied; never written."""
+    unready: tuple[str, ...] = ()
+    """Keys of machines that left a race because they did not become ready; not loaded."""
     restore_lost: bool = False
     """Whether the checkpoint that the Attempt was to go on from is gone (SC-141); not loaded."""
 
@@ -207,6 +229,12 @@ class AttemptRecord:
     def held(self) -> tuple[Tenancy, ...]:
         """The machines that the Attempt holds now."""
         return tuple(tenancy for tenancy in self.tenancies if tenancy.open)
+
+    @property
+    def kept(self) -> tuple[Tenancy, ...]:
+        """The machines that the Attempt holds and that nobody has released."""
+        leaving = (MachineState.RELEASING, MachineState.GONE)
+        return tuple(one for one in self.held if one.machine.state not in leaving)
 
     def moved(self, attempt: Attempt) -> "AttemptRecord":
         """Return the record with its Attempt replaced."""

@@ -31,6 +31,7 @@ ATTEMPT_STATE = (
 WORK = (
     "next_try", "limit_at", "start_deadline", "drain_cause", "drain_signalled", "drain_deadline",
     "last_heartbeat", "suspect_since", "watermark", "accrued", "warned", "drill", "drill_at",
+    "hedge_at",
 )  # fmt: skip
 PLACEMENT = (
     "profile", "candidates", "offering", "market", "rate", "hedged", "warm_reuse", "scores",
@@ -47,7 +48,7 @@ MACHINE_STATE = (
     "state", "handle", "address", "granted", "billing_start", "registered", "releasing", "gone",
     "gone_seen", "tries", "next_try",
 )  # fmt: skip
-LEASE_STATE = ("won", "last_report", "orders")
+LEASE_STATE = ("won", "last_report", "orders", "pull_seconds", "lost", "lost_cause")
 
 database_now: sa.Function[Any] = sa.func.nodus.now(type_=sa.DateTime(timezone=True))
 """The database clock (SC-615): never the transaction's start, never this process's time."""

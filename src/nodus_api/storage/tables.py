@@ -306,7 +306,7 @@ attempt_work = table(
         "warned",
     ),
     *optional(sa.Text, "drill"),
-    *optional(MOMENT, "drill_at"),
+    *optional(MOMENT, "drill_at", "hedge_at"),
 )
 placements = table(
     "placements",
@@ -407,6 +407,9 @@ leases = table(
     *required(sa.LargeBinary, "token_sha256"),
     *filled(sa.BigInteger, "last_report"),
     *filled(JSON, "orders"),
+    *optional(sa.Integer, "pull_seconds"),
+    *optional(MOMENT, "lost"),
+    *optional(sa.Text, "lost_cause"),
 )
 runner_reports = table(
     "runner_reports",
