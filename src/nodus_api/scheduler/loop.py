@@ -18,6 +18,7 @@ from nodus_api.scheduler.drilling import make_faults
 from nodus_api.scheduler.errands import Calls
 from nodus_api.scheduler.forgetting import forget_checkpoints
 from nodus_api.scheduler.hearing import apply_reports
+from nodus_api.scheduler.hedging import hedge_late
 from nodus_api.scheduler.intake import take_commands
 from nodus_api.scheduler.lease import Leadership
 from nodus_api.scheduler.metrics import LoopMetrics
@@ -241,6 +242,7 @@ class Passes:
             ("fill", lambda: fill_slots(loop), True),
             ("offers", lambda: sync_offers(loop), True),
             ("place", lambda: place_queued(loop), True),
+            ("hedge", lambda: hedge_late(loop), True),
             ("request", lambda: request_machines(loop), True),
             ("signal", lambda: pass_orders_on(loop), True),
             ("reports", lambda: apply_reports(loop), True),

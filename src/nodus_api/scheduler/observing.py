@@ -13,12 +13,12 @@ from functools import partial
 from nodus_api.kernel import events
 from nodus_api.kernel.attempt import Attempt
 from nodus_api.kernel.errors import IllegalTransition
-from nodus_api.kernel.lifecycle import advance
 from nodus_api.kernel.vocabulary import MachineState, Market, Reason, Stage, Trigger
 from nodus_api.scheduler.catalog import note_starts
 from nodus_api.scheduler.context import LoopContext
 from nodus_api.scheduler.drilling import as_drilled
 from nodus_api.scheduler.hearing import Ending, ended
+from nodus_api.scheduler.racing import lose_machine
 from nodus_api.scheduler.told_times import possible
 from nodus_api.storage.batch import Batch
 from nodus_api.storage.machine_store import Sighting
@@ -178,4 +178,4 @@ def _lost(
         "a machine is lost",
         extra={"attempt": record.attempt.name, "reason_text": event.reason.value},
     )
-    return record.moved(advance(record.attempt, event))
+    return lose_machine(record, tenancy, event, now)

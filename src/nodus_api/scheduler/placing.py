@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from nodus_api.kernel import events
 from nodus_api.kernel.deadlines import ACQUIRE_LIMIT
 from nodus_api.kernel.explaining import Told, told_of
+from nodus_api.kernel.hedging import late_at, may_hedge
 from nodus_api.kernel.lifecycle import advance
 from nodus_api.kernel.placement import (
     Decision,
@@ -21,7 +22,7 @@ from nodus_api.kernel.placement import (
     place,
 )
 from nodus_api.kernel.replacement import needs_on_demand
-from nodus_api.kernel.spec import WorkloadSpec
+from nodus_api.kernel.spec import PlacementPolicy, WorkloadSpec
 from nodus_api.kernel.vocabulary import Market, Stage, WaitingFor, WorkloadState
 from nodus_api.scheduler.catalog import Catalog, load_catalog
 from nodus_api.scheduler.context import LoopContext
@@ -76,7 +77,7 @@ def _place(
         return catalog
     spec = WorkloadSpec.from_json(ranks[0].workload.kind, ranks[0].workload.spec)
     claimed = [_claimed(one, spec, now) for one in ranks]
-    request = _request(claimed, spec, catalog, restore_bytes)
+    request = request_of(claimed, spec, catalog, restore_bytes)
     seen = catalog.snapshot
     decision = place(request, seen, now)
     moved, catalog = _decided(loop, claimed, decision, catalog, now)
@@ -111,7 +112,7 @@ def _claimed(record: AttemptRecord, spec: WorkloadSpec, now: datetime) -> Attemp
     return record.moved(advance(record.attempt, events.Claimed(at=now, start_deadline=deadline)))
 
 
-def _request(
+def request_of(
     ranks: Ranks, spec: WorkloadSpec, catalog: Catalog, restore_bytes: int | None
 ) -> PlacementRequest:
     """Ask for all ranks at once: what any of them lost or did not get is avoided for all."""
@@ -193,6 +194,9 @@ def _placed(
     offer = catalog.choose(candidate.key, now, machines=len(ranks))
     if offer is None or offer.no is None:
         raise LookupError(f"no offer of {candidate.offering.name} has the room its class shows")
+    choice, gang = decision.placement.choice, ranks[0].attempt.gang
+    alternatives = choice is not None and bool(choice.fallbacks)
+    hedges = alternatives and gang is None and may_hedge(_policy(ranks[0]))
     placed = []
     for record in ranks:
         tenancy = intended(
@@ -205,9 +209,18 @@ def _placed(
             now=now,
         )
         moved = record.moved(advance(record.attempt, events.Placed(at=now))).with_tenancy(tenancy)
-        work = replace(record.work, next_try=None, limit_at=now + ACQUIRE_LIMIT)
+        work = replace(
+            record.work,
+            next_try=None,
+            limit_at=now + ACQUIRE_LIMIT,
+            hedge_at=late_at(now, candidate.stats) if hedges else None,
+        )
         placed.append(_shown(replace(moved, work=work), decision))
     return placed, catalog.after_taking(candidate.key, offer, machines=len(ranks))
+
+
+def _policy(record: AttemptRecord) -> PlacementPolicy:
+    return WorkloadSpec.from_json(record.workload.kind, record.workload.spec).placement
 
 
 def _waits(record: AttemptRecord, decision: Decision, now: datetime) -> AttemptRecord:

@@ -105,6 +105,34 @@ def overdue(limit: int, *, silence: timedelta, grace: timedelta) -> sa.Select[An
 
 
 @cache
+def hedgeable(limit: int) -> sa.Select[Any]:
+    """Live Attempts late to run, for which a second machine may be asked (SC-340), latest first."""
+    work = t.attempt_work.c
+    return (
+        _live()
+        .where(t.attempts.c.stage.in_(("Acquiring", "Starting")), work.hedge_at <= database_now)
+        .where(work.drain_cause.is_(None))
+        .order_by(None)
+        .order_by(work.hedge_at, t.attempts.c.no)
+        .limit(limit)
+    )
+
+
+@cache
+def races() -> sa.Select[int, int]:
+    """How many Attempts are live, and in how many a hedge races. Uses `attempts_live`."""
+    hedged = sa.exists().where(
+        t.leases.c.attempt == t.attempts.c.no,
+        t.leases.c.role == "hedge",
+        sa.func.upper_inf(t.leases.c.held),
+    )
+    racing = sa.and_(t.attempts.c.stage.in_(("Acquiring", "Starting")), hedged)
+    return sa.select(
+        sa.func.count().label("live"), sa.func.count().filter(racing).label("in_flight")
+    ).where(t.attempts.c.deletion_proven.is_(None), t.attempts.c.finished.is_(None))
+
+
+@cache
 def accruable(limit: int, *, every: timedelta) -> sa.Select[Any]:
     """Attempts on a machine with a later proof of life than their bill shows (SC-508)."""
     work = t.attempt_work.c
@@ -205,6 +233,7 @@ def signallable(limit: int) -> sa.Select[Any]:
         .join(t.attempt_work, t.attempt_work.c.attempt == t.attempts.c.no)
         .where(t.attempts.c.stage.in_(_ON_MACHINES), t.attempt_work.c.drain_cause.is_not(None))
         .where(t.attempt_work.c.drain_signalled.is_(None), t.machines.c.handle.is_not(None))
+        .where(t.machines.c.state != "Releasing")
         .limit(limit)
     )
 
@@ -255,7 +284,7 @@ def next_moment() -> sa.Select[Any]:
     """
     work = t.attempt_work.c
     since = sa.bindparam("since", type_=sa.DateTime(timezone=True))
-    moments = sa.func.least(work.next_try, work.limit_at, work.drain_deadline)
+    moments = sa.func.least(work.next_try, work.limit_at, work.drain_deadline, work.hedge_at)
     of_attempts = (
         sa.select(sa.func.min(moments).label("at"))
         .join(t.attempts, t.attempts.c.no == work.attempt)

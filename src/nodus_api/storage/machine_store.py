@@ -38,6 +38,14 @@ class Unused:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Races:
+    """The live Attempts, and those in which two machines race for the start."""
+
+    live: int
+    in_flight: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OfferAddress:
     """Where an offer's machines are made; never shown to customers (SC-203)."""
 
@@ -60,6 +68,12 @@ class MachineStore:
     async def observable(self) -> list[Sighting]:
         """Return the machines in use."""
         return await self._sightings(due.observable())
+
+    async def races(self) -> Races:
+        """Return how many Attempts live, and how many of them are hedged now (SC-340)."""
+        async with self._database.single_reads() as connection:
+            row = (await connection.execute(due.races())).mappings().one()
+        return Races(live=row["live"], in_flight=row["in_flight"])
 
     async def signallable(self, limit: int) -> list[Sighting]:
         """Return machines whose Attempt drains and to which the order may not have come."""
