@@ -14,7 +14,7 @@ STEPS = (
     "request", "signal", "reports", "observe", "deadlines", "end", "replace", "release", "retire",
     "accrue", "sweep", "forget",
 )  # fmt: skip
-TIMES = (1, 0.4, 10, 35, 70, 130, 700, 3600)
+TIMES = (1, 0.4, 10, 35, 70, 130, 245, 700, 3600)
 
 whichever = st.integers(0, 5)
 rounds = st.sampled_from((1, 0, 2))
@@ -43,8 +43,21 @@ common = {
     "stopGraceSeconds": st.sampled_from((30, 0, 300)),
 }
 singles = st.fixed_dictionaries(
-    common | {"completions": st.integers(1, 3), "limits": st.one_of(st.just({}), limits)},
+    common
+    | {
+        "completions": st.integers(1, 3),
+        "limits": st.one_of(st.just({}), limits),
+        "placement": st.sampled_from(({"hedge": "Always"}, {})),
+    },
     optional={"parallelism": st.just(1)},
+)
+raced = st.fixed_dictionaries(
+    common
+    | {
+        "completions": st.integers(1, 2),
+        "limits": st.one_of(st.just({}), st.just({}), limits),
+        "placement": st.just({"hedge": "Always"}),
+    },
 )
 gangs = st.fixed_dictionaries(
     common

@@ -153,9 +153,16 @@ class Books:
             for name in ("stage", "reason", "exit_code", "signal", "finished") if ended else ():
                 if old[name] != new[name]:
                     yield f"P-01: {old['name']} ended with {name} {old[name]}, now {new[name]}"
+            started = old["command_started"] is None and new["command_started"] is not None
+            restamped = started and new["no"] in self._hedged()  # SC-342
             for name in ("queued", "billing_start", "registered", "command_started"):
+                if restamped and name in ("billing_start", "registered"):
+                    continue
                 if old[name] is not None and old[name] != new[name]:
                     yield f"P-03: {old['name']} has {name} {old[name]}, then {new[name]}"
+
+    def _hedged(self) -> set[int]:
+        return {one["attempt"] for one in self.tables["leases"] if one["role"] == "hedge"}
 
     def _outcomes(self) -> Iterator[str]:
         """What is written of an end is what truly happened."""
@@ -175,7 +182,8 @@ class Books:
     def _machines(self) -> Iterator[str]:
         """P-10: what is proven gone had ended by then."""
         truth = self.walk.supplier.truth
-        holders = {one["machine"]: one["attempt"] for one in self.tables["leases"]}
+        billed = accounts.billed_machines(self.tables)
+        holders = {number: attempt for attempt, number in billed.items()}
         proven = {one["no"]: one["deletion_proven"] for one in self.tables["attempts"]}
         for row in self.tables["machines"]:
             if row["gone"] is None:
