@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from hashlib import sha256
+from uuid import UUID
 
 from nodus_api.kernel.offering import (
     CandidateKey,
@@ -18,6 +19,7 @@ from nodus_api.kernel.vocabulary import MachineState, Market, Reason, Trigger
 from nodus_api.scheduler.context import LoopContext
 from nodus_api.storage.batch import Batch
 from nodus_api.storage.catalog_store import Failure, Offer, OfferStats, read_stats, write_stats
+from nodus_api.storage.machine_store import IdleMachine
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +37,10 @@ class Catalog:
     snapshot: CatalogSnapshot
     offers: Mapping[str, tuple[Offer, ...]]
     """Enabled offers by class, cheapest first, then by number (SC-360)."""
+    warm: tuple[IdleMachine, ...] = ()
+    """Warm machines that nobody has, in the order in which they are taken (SC-343)."""
+    restarting: frozenset[UUID] = frozenset()
+    """Workloads of gangs whose survivors' machines are about to be warm (SC-134)."""
 
     @classmethod
     def of(
@@ -79,10 +85,16 @@ class Catalog:
         offering, _ = key
         taken = replace(offer, requested_since=offer.requested_since + machines)
         several = tuple(taken if one.no == offer.no else one for one in self.offers[offering])
-        return Catalog(
+        return replace(
+            self,
             snapshot=self.snapshot.after_taking(key, machines),
             offers={**self.offers, offering: several},
         )
+
+    def without_warm(self, taken: Sequence[IdleMachine]) -> "Catalog":
+        """Return the catalog less warm machines that have been taken."""
+        keys = {one.machine.key for one in taken}
+        return replace(self, warm=tuple(one for one in self.warm if one.machine.key not in keys))
 
     def stats_of(self, number: int, market: Market) -> OfferStats | None:
         """Return what is known of an offer; None if it is not on offer any more."""
@@ -196,7 +208,11 @@ def _failed(stats: OfferStats, offer: int, failure: Failure, now: datetime) -> O
 async def load_catalog(loop: LoopContext, now: datetime) -> Catalog:
     """Load the catalog of this moment."""
     classes, offers = await loop.catalog.load()
-    return Catalog.of(classes, offers, now)
+    catalog = Catalog.of(classes, offers, now)
+    if not loop.supplier.caps.warm:
+        return catalog
+    warm, restarting = await loop.machines.idle(), await loop.machines.restarting()
+    return replace(catalog, warm=tuple(warm), restarting=restarting)
 
 
 def _class_stats(offers: Sequence[Offer], market: Market, now: datetime) -> CandidateStats:

@@ -160,7 +160,7 @@ class LoopContext:
         async with self.attempts.batch(self.reign.token, nos) as batch:
             await work(batch)
             await move_together(batch)
-            settle(batch)
+            settle(batch, warm=self.supplier.caps.warm)
         self._tell(batch)
         if then is not None:
             then()

@@ -63,7 +63,7 @@ async def take_drill(loop: LoopContext, command: Command) -> str:
                 batch.put(with_drill(record, _asked(command, batch.now)))
             else:
                 outcome, message = "Refused", why
-        settle(batch)
+        settle(batch, warm=loop.supplier.caps.warm)
         edit = WorkloadEdit(connection=batch.connection, now=batch.now, workload=None)
         await edit.answer(command, outcome, message or None)
     return outcome

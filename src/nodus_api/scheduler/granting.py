@@ -16,7 +16,8 @@ from nodus_api.scheduler.told_times import possible
 from nodus_api.storage.records import AttemptRecord, Tenancy
 from nodus_api.suppliers.supplier import MachineCondition, MachineView
 
-_BOOT = timedelta(seconds=CandidateStats().boot_p95)
+STARTING = starting_limit(timedelta(seconds=CandidateStats().boot_p95))
+"""How long a machine may take from its grant to the program's start (SC-613)."""
 
 
 def seen(view: MachineView) -> bool:
@@ -56,7 +57,7 @@ def granted(
         next_try=None,
     )
     # Starting begins with the grant (SC-613), however long the machine has run unheard of
-    limit = now + starting_limit(_BOOT) if first or alone else record.work.limit_at
+    limit = now + STARTING if first or alone else record.work.limit_at
     work = replace(record.work, limit_at=limit, watermark=now)
     moved = replace(record.moved(attempt), work=work)
     return end_unstarted(moved.with_tenancy(replace(tenancy, machine=machine)), now)

@@ -31,6 +31,7 @@ from nodus_api.scheduler.retiring import retire_finished
 from nodus_api.scheduler.spending import stop_at_limits
 from nodus_api.scheduler.timing import apply_deadlines, pass_orders_on
 from nodus_api.scheduler.upkeep import Upkeep
+from nodus_api.scheduler.warming import keep_warm
 from nodus_api.storage.agenda import Agenda, Bounds
 from nodus_api.storage.attempt_store import AttemptStore
 from nodus_api.storage.catalog_store import CatalogStore
@@ -243,6 +244,7 @@ class Passes:
             ("offers", lambda: sync_offers(loop), True),
             ("place", lambda: place_queued(loop), True),
             ("hedge", lambda: hedge_late(loop), True),
+            ("warm", lambda: keep_warm(loop), True),
             ("request", lambda: request_machines(loop), True),
             ("signal", lambda: pass_orders_on(loop), True),
             ("reports", lambda: apply_reports(loop), True),
@@ -277,5 +279,5 @@ class Passes:
             return None
 
 
-_LEAVES_WORK = frozenset({"request", "end", "replace", "release", "retire"})
+_LEAVES_WORK = frozenset({"warm", "request", "end", "replace", "release", "retire"})
 """Steps whose work is taken up by an earlier step of the next pass, or goes on in it."""

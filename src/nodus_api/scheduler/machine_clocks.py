@@ -7,10 +7,11 @@ and all time of the others is Nodus's.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from nodus_api.kernel.billing import (
     ALL_COVERED,
+    SECOND,
     Cover,
     MachineClock,
     Release,
@@ -43,9 +44,12 @@ def billed(record: AttemptRecord) -> Tenancy | None:
 
 
 def clock_start(tenancy: Tenancy) -> datetime | None:
-    """Return when a machine began to cost for its Attempt, in whole seconds; None before that."""
+    """Return when a machine began to cost for its Attempt, in whole seconds; None before that.
+
+    A warm one costs its Attempt from its assignment on (SC-344).
+    """
     since = tenancy.machine.billing_start
-    return None if since is None else floored(since)
+    return None if since is None else floored(max(since, tenancy.lease.held))
 
 
 def clocks_of(record: AttemptRecord, release: Release) -> Iterator[CountedClock]:
@@ -74,6 +78,7 @@ def clocks_of(record: AttemptRecord, release: Release) -> Iterator[CountedClock]
                 rate_usd_per_hour=own.rate_usd_per_hour,
                 increment=own.increment,
                 minimum=own.minimum,
+                before=own.before,
             )
             if shown is not None:
                 cover = cover_of(attempt, release)
@@ -85,16 +90,18 @@ def _own_clock(record: AttemptRecord, tenancy: Tenancy) -> MachineClock | None:
     machine, lease, start = tenancy.machine, tenancy.lease, clock_start(tenancy)
     if machine.no is None or start is None:
         return None
-    ended = lease.lost or record.attempt.finished
+    ended, over = lease.lost or record.attempt.finished, tenancy.over_at
+    wiped = lease.wiped is not None  # the supplier goes on with its clock: no padding yet
     return MachineClock(
         machine=machine.no,
         rate_usd_per_hour=lease.rate_usd_per_hour,
         start=start,
         ended=None if ended is None else floored(ended),
-        gone=None if machine.gone is None else floored(machine.gone),
+        gone=None if over is None else floored(over),
         resumes=record.attempt.resumes,
-        increment=machine.increment,
-        minimum=machine.minimum,
+        increment=SECOND if wiped else machine.increment,
+        minimum=timedelta(0) if wiped else machine.minimum,
+        before=max(timedelta(0), start - floored(machine.billing_start or start)),
     )
 
 

@@ -22,16 +22,21 @@ from nodus_api.kernel.placement import (
     place,
 )
 from nodus_api.kernel.replacement import needs_on_demand
-from nodus_api.kernel.spec import PlacementPolicy, WorkloadSpec
+from nodus_api.kernel.spec import WorkloadSpec
 from nodus_api.kernel.vocabulary import Market, Stage, WaitingFor, WorkloadState
+from nodus_api.kernel.warmth import with_warm
 from nodus_api.scheduler.catalog import Catalog, load_catalog
 from nodus_api.scheduler.context import LoopContext
 from nodus_api.scheduler.ganging import Ranks, units
+from nodus_api.scheduler.granting import STARTING
 from nodus_api.scheduler.intents import intended
+from nodus_api.scheduler.keeping import idle_until_assigned
 from nodus_api.scheduler.settling import budget, counters_of
+from nodus_api.scheduler.warm_pool import pick, reassigned, warm_rooms
 from nodus_api.storage.batch import Batch
 from nodus_api.storage.catalog_store import Failure
 from nodus_api.storage.checkpoint_store import restore_sources
+from nodus_api.storage.machine_store import IdleMachine
 from nodus_api.storage.records import AttemptRecord, Decided
 
 
@@ -75,12 +80,15 @@ def _place(
     now = batch.now
     if not all(_may_place(one, now) for one in ranks):
         return catalog
+    if ranks[0].attempt.gang is not None and ranks[0].workload.uid in catalog.restarting:
+        return catalog  # in a moment there are machines for it (SC-134)
     spec = WorkloadSpec.from_json(ranks[0].workload.kind, ranks[0].workload.spec)
     claimed = [_claimed(one, spec, now) for one in ranks]
     request = request_of(claimed, spec, catalog, restore_bytes)
-    seen = catalog.snapshot
+    rooms = warm_rooms(catalog, ranks[0], spec) if catalog.warm else {}
+    seen = with_warm(catalog.snapshot, rooms, len(claimed))
     decision = place(request, seen, now)
-    moved, catalog = _decided(loop, claimed, decision, catalog, now)
+    moved, catalog = _decided(loop, batch, claimed, decision, catalog)
     for before, after in zip(ranks, moved, strict=True):
         batch.put(after)
         if after.no is not None and _tells_more(before, after):
@@ -170,11 +178,12 @@ def _failed_acquisitions(record: AttemptRecord, catalog: Catalog) -> tuple[Faile
 
 
 def _decided(
-    loop: LoopContext, ranks: Ranks, decision: Decision, catalog: Catalog, now: datetime
+    loop: LoopContext, batch: Batch, ranks: Ranks, decision: Decision, catalog: Catalog
 ) -> tuple[Ranks, Catalog]:
+    now = batch.now
     match decision.outcome:
         case Outcome.PLACED:
-            return _placed(loop, ranks, decision, catalog, now)
+            return _placed(loop, batch, ranks, decision, catalog)
         case Outcome.WAITING:
             return [_waits(one, decision, now) for one in ranks], catalog
         case Outcome.UNPLACEABLE:
@@ -183,20 +192,22 @@ def _decided(
 
 
 def _placed(
-    loop: LoopContext, ranks: Ranks, decision: Decision, catalog: Catalog, now: datetime
+    loop: LoopContext, batch: Batch, ranks: Ranks, decision: Decision, catalog: Catalog
 ) -> tuple[Ranks, Catalog]:
     """T3: the placement and the intents of its machines, in one transaction (SC-608).
 
-    A gang's machines all come from one offer, which has the room for them (SC-131).
+    A gang's machines all come from one offer, which has the room for them (SC-131). What is there
+    warm is granted at once (T7, SC-343).
     """
     assert decision.chosen is not None  # noqa: S101 - Placed has a choice
-    candidate = decision.chosen.candidate
-    offer = catalog.choose(candidate.key, now, machines=len(ranks))
+    candidate, now = decision.chosen.candidate, batch.now
+    spec = WorkloadSpec.from_json(ranks[0].workload.kind, ranks[0].workload.spec)
+    warm, offer = pick(catalog, ranks[0], spec, candidate.key, now, machines=len(ranks))
     if offer is None or offer.no is None:
         raise LookupError(f"no offer of {candidate.offering.name} has the room its class shows")
     choice, gang = decision.placement.choice, ranks[0].attempt.gang
     alternatives = choice is not None and bool(choice.fallbacks)
-    hedges = alternatives and gang is None and may_hedge(_policy(ranks[0]))
+    hedges = alternatives and gang is None and may_hedge(spec.placement)
     placed = []
     for record in ranks:
         tenancy = intended(
@@ -216,11 +227,30 @@ def _placed(
             hedge_at=late_at(now, candidate.stats) if hedges else None,
         )
         placed.append(_shown(replace(moved, work=work), decision))
-    return placed, catalog.after_taking(candidate.key, offer, machines=len(ranks))
+    for rank, idle in enumerate(warm):
+        placed[rank] = _on_warm(loop, batch, placed[rank], idle)
+    made = len(ranks) - len(warm)
+    left = catalog.after_taking(candidate.key, offer, machines=made) if made else catalog
+    return placed, left.without_warm(warm)
 
 
-def _policy(record: AttemptRecord) -> PlacementPolicy:
-    return WorkloadSpec.from_json(record.workload.kind, record.workload.spec).placement
+def _on_warm(
+    loop: LoopContext, batch: Batch, record: AttemptRecord, idle: IdleMachine
+) -> AttemptRecord:
+    """T3 and T7 at once: what was just intended is there, and takes the program next (SC-343)."""
+    (intent,), now = record.kept, batch.now
+    tenancy = reassigned(loop.reign, idle, now, intent)
+    idled = idle_until_assigned(idle, now)
+    batch.idled += [] if idled is None else [idled]
+    without = tuple(one for one in record.tenancies if one.machine.key != intent.machine.key)
+    event = events.CapacityGranted(at=now, billing_start=now)
+    moved = replace(record, tenancies=without).moved(advance(record.attempt, event))
+    placement = record.view.placement
+    if placement is not None and placement.choice is not None:
+        shown = replace(placement, choice=replace(placement.choice, warm_reuse=True))
+        moved = replace(moved, view=replace(moved.view, placement=shown))
+    work = replace(moved.work, limit_at=now + STARTING, watermark=now)
+    return replace(moved, work=work).with_tenancy(tenancy)
 
 
 def _waits(record: AttemptRecord, decision: Decision, now: datetime) -> AttemptRecord:

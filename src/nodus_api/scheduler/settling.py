@@ -21,6 +21,7 @@ from nodus_api.kernel.replacement import Replacement, SlotCounters, decide
 from nodus_api.kernel.spec import WorkloadSpec
 from nodus_api.kernel.vocabulary import MachineState, Reason, Stage, Trigger, WorkloadState
 from nodus_api.scheduler.checkpointing import interval_of
+from nodus_api.scheduler.keeping import keep_machine
 from nodus_api.scheduler.machine_clocks import billed, clocks_of
 from nodus_api.storage.batch import Batch
 from nodus_api.storage.records import AttemptRecord, Slot, Tenancy, Workload
@@ -29,8 +30,11 @@ LOSSES_KEPT = 10
 """How many lost candidates a slot remembers; placement looks back 15 minutes."""
 
 
-def settle(batch: Batch) -> None:
-    """Draw the consequences of every change in the batch."""
+def settle(batch: Batch, *, warm: bool = False) -> None:
+    """Draw the consequences of every change in the batch.
+
+    `warm`: whether the supplier can keep machines for another Attempt (SC-343).
+    """
     for no in list(batch.records):
         before, record = batch.loaded[no], batch.records[no]
         if record == before:
@@ -41,6 +45,7 @@ def settle(batch: Batch) -> None:
         if before.attempt.live and not record.attempt.live:
             # its cost first: the decision asks what the limit leaves
             record = _without_untold_start(before, record)
+            record = keep_machine(before, record, batch.now) if warm else record
             record = count_costs(release_machines(record, batch.now), release)
             if record.attempt.gang is None:  # a gang's slots are decided together
                 record = decide_slot(record, batch.now, barred=barred(before))
@@ -94,8 +99,13 @@ def restore_lost(attempt: Attempt) -> bool:
 
 
 def release_machines(record: AttemptRecord, now: datetime) -> AttemptRecord:
-    """Queue the deletion of every machine that the Attempt still holds (SC-608)."""
+    """Queue the deletion of every machine that the Attempt still holds (SC-608).
+
+    But for one that is kept for another Attempt (SC-343).
+    """
     for tenancy in record.held:
+        if tenancy.machine.warm_until is not None:
+            continue
         record = record.with_tenancy(released(tenancy, now))
     return record
 
@@ -117,19 +127,23 @@ def released(tenancy: Tenancy, now: datetime) -> Tenancy:
                 gone_seen=None,
                 tries=0,
                 next_try=None,
+                warm_until=None,
             )
             return replace(tenancy, machine=leaving)
 
 
 def prove_deletion(record: AttemptRecord) -> AttemptRecord:
-    """T18 once every machine of an ended Attempt is gone; the billed one's time counts (SC-342)."""
+    """T18 once every machine of an ended Attempt is gone; the billed one's time counts (SC-342).
+
+    One that was wiped for another Attempt is gone for this one (SC-344).
+    """
     attempt, tenancies = record.attempt, record.tenancies
     if attempt.live or attempt.deletion_proven is not None or not tenancies:
         return record
-    if any(one.machine.state is not MachineState.GONE for one in tenancies):
+    if any(one.over_at is None for one in tenancies):
         return record
     payer = billed(record)
-    times = [one.machine.gone for one in ([payer] if payer else tenancies)]
+    times = [one.over_at for one in ([payer] if payer else tenancies)]
     at = max(time for time in times if time is not None)
     return record.moved(advance(attempt, DeletionProven(at=at)))
 
@@ -279,7 +293,7 @@ def _billed_times(record: AttemptRecord) -> tuple[object, ...]:
         attempt.finished,
         attempt.deletion_proven,
         *(
-            (one.machine.key, one.machine.billing_start, one.machine.gone, one.lease.lost)
+            (one.machine.key, one.machine.billing_start, one.over_at, one.lease.lost)
             for one in record.tenancies
         ),
     )

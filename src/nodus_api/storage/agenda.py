@@ -164,6 +164,7 @@ def _entries(bounds: Bounds) -> Mapping[str, sa.ColumnElement[Any]]:
         "fill": _list(work_due.unfilled(batch), sa.Uuid),
         "place": _list(due.placeable(at_once), sa.BigInteger),
         "hedge": _list(due.hedgeable(at_once), sa.BigInteger),
+        "warm": sa.exists(due.warmable()),
         "request": sa.exists(due.requestable()),
         "signal": sa.exists(due.signallable(batch)),
         "reports": _list(due.reported(), sa.BigInteger),

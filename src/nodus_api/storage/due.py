@@ -269,6 +269,121 @@ def releasing(limit: int) -> sa.Select[Any]:
     )
 
 
+def _to_wipe() -> sa.ColumnElement[bool]:
+    ended = sa.exists().where(
+        t.attempts.c.no == t.leases.c.attempt, t.attempts.c.finished.is_not(None)
+    )
+    return sa.and_(
+        t.machines.c.state == "Registered",
+        t.machines.c.warm_until.is_not(None),
+        sa.func.upper_inf(t.leases.c.held),
+        ended,
+        _due(t.machines.c.next_try),
+    )
+
+
+def _to_assign() -> sa.ColumnElement[bool]:
+    return sa.and_(
+        t.machines.c.state.in_(("Granted", "Registered")),
+        t.leases.c.fence > 1,
+        t.leases.c.assigned.is_(None),
+        sa.func.upper_inf(t.leases.c.held),
+        _due(t.machines.c.next_try),
+    )
+
+
+def _cold() -> sa.ColumnElement[bool]:
+    return sa.and_(
+        t.machines.c.state == "Registered",
+        t.machines.c.warm_until <= database_now,
+        ~sa.func.upper_inf(t.leases.c.held),
+    )
+
+
+@cache
+def warm(limit: int) -> sa.Select[Any]:
+    """Machines to wipe, to assign or to let go, or whose call was answered (SC-343)."""
+    return (
+        _machines(
+            t.leases.c.fence,
+            t.machines.c.offer,
+            _to_wipe().label("wipes"),
+            _to_assign().label("assigns"),
+            _cold().label("cold"),
+        )
+        .where(sa.or_(_to_wipe(), _to_assign(), _cold(), _ANSWERED))
+        .order_by(None)
+        .order_by(_ANSWERED.desc(), t.machines.c.no)
+        .limit(sa.func.cardinality(bigints("answered")) + limit)
+    )
+
+
+@cache
+def restarting() -> sa.Select[Any]:
+    """Workloads of gangs of which a machine is about to be wiped for the next epoch (SC-134)."""
+    survivor = sa.exists().where(
+        t.attempts.c.no == t.leases.c.attempt,
+        t.attempts.c.workload == t.workloads.c.uid,
+        t.attempts.c.gang.is_not(None),
+        t.attempts.c.finished.is_not(None),
+        t.machines.c.no == t.leases.c.machine,
+        t.machines.c.state == "Registered",
+        t.machines.c.warm_until.is_not(None),
+        sa.func.upper_inf(t.leases.c.held),
+    )
+    return sa.select(t.workloads.c.uid).where(t.workloads.c.state == "Active", survivor)
+
+
+@cache
+def warmable() -> sa.Select[Any]:
+    """Whether `warm` finds any without an answer."""
+    return _machines().where(sa.or_(_to_wipe(), _to_assign(), _cold()))
+
+
+@cache
+def idle() -> sa.Select[Any]:
+    """Warm machines that nobody has, those first that are kept the shortest (SC-343)."""
+    return (
+        _machines(
+            *(column for column in t.machines.c if column.name not in _NAMED),
+            t.supplier_offers.c.billing_increment_seconds,
+            t.supplier_offers.c.minimum_seconds,
+            t.offering_classes.c.region_class,
+            t.leases.c.fence,
+            t.leases.c.rate,
+            t.leases.c.wiped,
+        )
+        .join(t.supplier_offers, t.supplier_offers.c.no == t.machines.c.offer)
+        .join(t.offering_classes, t.offering_classes.c.name == t.machines.c.offering)
+        .where(t.machines.c.state == "Registered", t.machines.c.warm_until > database_now)
+        .where(t.leases.c.wiped.is_not(None))
+        .order_by(None)
+        .order_by(t.machines.c.warm_until, t.machines.c.no)
+    )
+
+
+_NAMED = ("no", "key", "handle", "state")
+"""The columns that `_machines` has in any case."""
+
+
+@cache
+def warm_boots() -> sa.Select[Any]:
+    """By class and market, how many published Attempts started on warm machines, and their p50."""
+    seconds = sa.func.extract("epoch", t.attempts.c.command_started - t.attempts.c.acquired)
+    middle = sa.func.percentile_cont(0.5).within_group(seconds)
+    return (
+        sa.select(
+            t.placements.c.offering,
+            t.placements.c.market,
+            sa.func.count().label("starts"),
+            sa.cast(middle, sa.Float).label("p50"),
+        )
+        .join(t.attempts, t.attempts.c.no == t.placements.c.attempt)
+        .where(t.placements.c.warm_reuse.is_(True), t.attempts.c.command_started.is_not(None))
+        .group_by(t.placements.c.offering, t.placements.c.market)
+    )
+
+
 @cache
 def releasable() -> sa.Select[Any]:
     """Whether `releasing` finds any without an answer."""
@@ -291,9 +406,8 @@ def next_moment() -> sa.Select[Any]:
         .where(t.attempts.c.deletion_proven.is_(None), t.attempts.c.finished.is_(None))
         .where(moments > since)
     )
-    of_machines = sa.select(sa.func.min(t.machines.c.next_try).label("at")).where(
-        machine_open(), t.machines.c.next_try > since
-    )
+    own = sa.func.least(t.machines.c.next_try, t.machines.c.warm_until)
+    of_machines = sa.select(sa.func.min(own).label("at")).where(machine_open(), own > since)
     both = of_attempts.union_all(of_machines).subquery()
     return sa.select(sa.func.min(both.c.at) - database_now)
 

@@ -3,8 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from decimal import Decimal
 from functools import cache
 from typing import Any
+from uuid import UUID
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
@@ -13,7 +15,9 @@ from nodus_api.storage import due
 from nodus_api.storage import tables as t
 from nodus_api.storage.attempt_store import fence
 from nodus_api.storage.engine import Database
+from nodus_api.storage.records import Machine
 from nodus_api.storage.statements import bigints, database_now
+from nodus_api.storage.work_rows import machine_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +50,20 @@ class Races:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class IdleMachine:
+    """A warm machine, the fence and rate of its last lease, and since when it is idle.
+
+    `boot_p50` is how long such machines take to start a program, None while too few are known.
+    """
+
+    machine: Machine
+    fence: int
+    rate_usd_per_hour: Decimal
+    since: datetime
+    boot_p50: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OfferAddress:
     """Where an offer's machines are made; never shown to customers (SC-203)."""
 
@@ -68,6 +86,23 @@ class MachineStore:
     async def observable(self) -> list[Sighting]:
         """Return the machines in use."""
         return await self._sightings(due.observable())
+
+    async def warm(self, limit: int, *, answered: Sequence[int]) -> list[Sighting]:
+        """Return machines to wipe, assign or let go now, and those whose call was answered."""
+        return await self._sightings(due.warm(limit), {"answered": list(answered)})
+
+    async def idle(self) -> list[IdleMachine]:
+        """Return the warm machines that nobody has, those first that are kept the shortest."""
+        async with self._database.single_reads() as connection:
+            rows = (await connection.execute(due.idle())).mappings().all()
+            boots = (await connection.execute(due.warm_boots())).mappings().all() if rows else []
+        known = {(one["offering"], one["market"]): one for one in boots}
+        return [_idle_machine(row, known.get((row["offering"], row["market"]))) for row in rows]
+
+    async def restarting(self) -> frozenset[UUID]:
+        """Return the workloads of gangs that will have a machine that is not wiped yet (SC-134)."""
+        async with self._database.single_reads() as connection:
+            return frozenset((await connection.execute(due.restarting())).scalars())
 
     async def races(self) -> Races:
         """Return how many Attempts live, and how many of them are hedged now (SC-340)."""
@@ -101,7 +136,7 @@ class MachineStore:
         machines = t.machines.c
         late = sa.and_(
             machines.state != "Releasing",
-            t.attempts.c.finished < database_now - left_behind,
+            sa.func.coalesce(t.attempts.c.finished < database_now - left_behind, False),
             sa.or_(machines.warm_until.is_(None), machines.warm_until <= database_now),
         )
         query = (
@@ -172,6 +207,21 @@ class MachineStore:
             )
             for row in rows
         ]
+
+
+FEWEST_BOOTS = 5
+"""So many warm starts of a class are needed before their median says more than the prior."""
+
+
+def _idle_machine(row: sa.RowMapping, boots: sa.RowMapping | None) -> IdleMachine:
+    known = boots is not None and boots["starts"] >= FEWEST_BOOTS
+    return IdleMachine(
+        machine=machine_of(row),
+        fence=row["fence"],
+        rate_usd_per_hour=row["rate"],
+        since=row["wiped"],
+        boot_p50=boots["p50"] if boots is not None and known else None,
+    )
 
 
 @cache

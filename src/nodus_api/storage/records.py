@@ -87,6 +87,10 @@ class Machine:
     gone_seen: datetime | None = None
     tries: int = 0
     next_try: datetime | None = None
+    warm_until: datetime | None = None
+    """Until when it is kept for another Attempt, once its own has ended (SC-343)."""
+    image_family: str | None = None
+    """What image it has pulled, "" for none; set with `warm_until`."""
     increment: timedelta = timedelta(seconds=1)
     minimum: timedelta = timedelta(0)
     """Billing increment and minimum of the offer (SC-507); read with the machine, never written."""
@@ -119,6 +123,12 @@ class Lease:
     """When the machine lost the race for the start, or died in it (SC-342)."""
     lost_cause: Loss | None = None
     """What it died of; None of one that another machine has beaten."""
+    assigned: datetime | None = None
+    """When a warm machine took the Attempt's program; None of one that was made for it."""
+    wiped: datetime | None = None
+    """When the machine was wiped for its next Attempt, which ends the lease (SC-344)."""
+    latest: bool = True
+    """Whether no later Attempt has had the machine; read with it, never written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +142,17 @@ class Tenancy:
     def open(self) -> bool:
         """Whether the Attempt still holds the machine."""
         return self.lease.released is None
+
+    @property
+    def over_at(self) -> datetime | None:
+        """When the Attempt was proven rid of the machine: wiped for another, or gone (SC-344)."""
+        return self.lease.wiped or self.machine.gone
+
+    @property
+    def idle(self) -> bool:
+        """Whether the machine is warm, and nobody's (SC-343)."""
+        warm = self.machine.state is MachineState.REGISTERED and self.lease.wiped is not None
+        return warm and self.lease.latest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,6 +268,17 @@ class AttemptRecord:
         if all(one.machine.key != key for one in self.tenancies):
             kept.append(tenancy)
         return replace(self, tenancies=tuple(kept))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdleTime:
+    """What a warm machine cost while nobody had it: Nodus's own (SC-344)."""
+
+    machine: int
+    start: datetime
+    end: datetime
+    rate_usd_per_hour: Decimal
+    usd: Decimal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

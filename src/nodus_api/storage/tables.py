@@ -410,6 +410,7 @@ leases = table(
     *optional(sa.Integer, "pull_seconds"),
     *optional(MOMENT, "lost"),
     *optional(sa.Text, "lost_cause"),
+    *optional(MOMENT, "assigned", "wiped"),
 )
 runner_reports = table(
     "runner_reports",
@@ -466,6 +467,13 @@ supplier_costs = table(
     Column("from_ts", MOMENT, primary_key=True),
     *optional(MOMENT, "to_ts"),
     *required(USD, "rate"),
+)
+idle_time = table(
+    "idle_time",
+    Column("machine", sa.BigInteger, primary_key=True),
+    Column("from_ts", MOMENT, primary_key=True),
+    *required(MOMENT, "to_ts"),
+    *required(USD, "rate", "usd"),
 )
 
 # one writer

@@ -169,6 +169,8 @@ def machine_of(row: Row) -> Machine:
         gone_seen=row["gone_seen"],
         tries=row["tries"],
         next_try=row["next_try"],
+        warm_until=row["warm_until"],
+        image_family=row["image_family"],
         increment=timedelta(seconds=row["billing_increment_seconds"]),
         minimum=timedelta(seconds=row["minimum_seconds"]),
     )
@@ -194,6 +196,8 @@ def machine_row(machine: Machine) -> dict[str, Any]:
         "gone_seen": machine.gone_seen,
         "tries": machine.tries,
         "next_try": machine.next_try,
+        "warm_until": machine.warm_until,
+        "image_family": machine.image_family,
     }
 
 
@@ -214,6 +218,9 @@ def tenancy_of(row: Row) -> Tenancy:
             pull_seconds=row["lease_pull_seconds"],
             lost=row["lease_lost"],
             lost_cause=_loss_of(row["lease_lost_cause"]),
+            assigned=row["lease_assigned"],
+            wiped=row["lease_wiped"],
+            latest=row["lease_latest"],
         ),
     )
 
@@ -233,6 +240,8 @@ def lease_row(machine: int, attempt: int, lease: Lease) -> dict[str, Any]:
         "pull_seconds": lease.pull_seconds,
         "lost": lease.lost,
         "lost_cause": _loss_text(lease.lost_cause),
+        "assigned": lease.assigned,
+        "wiped": lease.wiped,
         "held_from": lease.held,
     }
 

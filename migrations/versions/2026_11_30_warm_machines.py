@@ -1,0 +1,32 @@
+"""Warm machines: when an Attempt gave one up wiped, when it was assigned, what it cost idle.
+
+Revision ID: warm_machines
+"""
+
+from alembic import op
+
+revision = "warm_machines"
+down_revision = "hedging"
+branch_labels = None
+depends_on = None
+
+_IDLE_TIME = """
+CREATE TABLE nodus.idle_time (
+  machine bigint NOT NULL REFERENCES nodus.machines ON DELETE CASCADE, from_ts timestamptz NOT NULL,
+  to_ts timestamptz NOT NULL CONSTRAINT idle_time_not_empty CHECK (to_ts > from_ts),
+  rate nodus.usd NOT NULL, usd nodus.usd NOT NULL, PRIMARY KEY (machine, from_ts))
+"""
+
+
+def upgrade() -> None:
+    # Nullable columns without default: the catalogue alone is written.
+    op.execute(
+        "ALTER TABLE nodus.leases ADD COLUMN assigned timestamptz, ADD COLUMN wiped timestamptz"
+    )
+    op.execute(_IDLE_TIME)
+    op.execute("GRANT SELECT, INSERT, UPDATE, DELETE ON nodus.idle_time TO nodus_scheduler")
+
+
+def downgrade() -> None:
+    op.execute("DROP TABLE nodus.idle_time")
+    op.execute("ALTER TABLE nodus.leases DROP COLUMN wiped, DROP COLUMN assigned")
