@@ -24,9 +24,13 @@ def upgrade() -> None:
         "ALTER TABLE nodus.leases ADD COLUMN assigned timestamptz, ADD COLUMN wiped timestamptz"
     )
     op.execute(_IDLE_TIME)
+    op.execute(
+        "CREATE INDEX placements_warm ON nodus.placements (offering, market) WHERE warm_reuse"
+    )
     op.execute("GRANT SELECT, INSERT, UPDATE, DELETE ON nodus.idle_time TO nodus_scheduler")
 
 
 def downgrade() -> None:
+    op.execute("DROP INDEX nodus.placements_warm")
     op.execute("DROP TABLE nodus.idle_time")
     op.execute("ALTER TABLE nodus.leases DROP COLUMN wiped, DROP COLUMN assigned")

@@ -19,13 +19,8 @@ LOOK_AGAIN = timedelta(seconds=10)
 
 def may_hedge(policy: PlacementPolicy) -> bool:
     """Whether the policy lets a second machine be asked for, once the first is late."""
-    match policy.hedge:
-        case HedgePolicy.ALWAYS:
-            return True
-        case HedgePolicy.AUTO:
-            return policy.profile is Profile.SPEED
-        case HedgePolicy.NEVER:
-            return False
+    auto = policy.hedge is HedgePolicy.AUTO and policy.profile is Profile.SPEED
+    return auto or policy.hedge is HedgePolicy.ALWAYS
 
 
 def late_at(acquired: datetime, stats: CandidateStats) -> datetime:

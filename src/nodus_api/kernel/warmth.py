@@ -4,13 +4,14 @@ A warm machine is there already: nothing is waited for (q = 0), and it boots in 
 machines take (b = warm p50). It is scored like any other.
 """
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from nodus_api.kernel.attempt import Attempt, Drain
 from nodus_api.kernel.offering import Candidate, CandidateKey, CatalogSnapshot
-from nodus_api.kernel.spec import WorkloadSpec
+from nodus_api.kernel.spec import Resources, WorkloadSpec
 from nodus_api.kernel.vocabulary import Fault, OwnerKind, Reason, Stage, Trigger, fault_of
 
 SURVIVOR_IDLE = timedelta(seconds=120)
@@ -48,34 +49,36 @@ def leaves_healthy(attempt: Attempt, drain: Drain | None) -> bool:
     Not one that was lost or is about to be: `drain` is what stood before the end. Nor one on which
     we failed ourselves, since nobody knows why.
     """
-    if attempt.stage is Stage.SUCCEEDED or attempt.reason is Reason.RELEASED:
-        fit = True
-    else:
-        fault = fault_of(attempt.reason) if attempt.reason else None
-        fit = attempt.stage in (Stage.FAILED, Stage.STOPPED) and fault in (
-            Fault.CUSTOMER,
-            Fault.USER,
-        )
-    reclaimed = drain is not None and drain.trigger in _RECLAIMS
-    return fit and (not reclaimed or attempt.reason is Reason.RELEASED)
+    if attempt.reason is Reason.RELEASED:  # by a peer's loss maybe, which is the peer's trigger
+        return True
+    if drain is not None and drain.trigger in _RECLAIMS:
+        return False
+    if attempt.reason is None:
+        return attempt.stage is Stage.SUCCEEDED
+    return fault_of(attempt.reason) in (Fault.CUSTOMER, Fault.USER)
 
 
 def with_warm(
-    snapshot: CatalogSnapshot, warm: Mapping[CandidateKey, WarmRoom], machines: int
+    snapshot: CatalogSnapshot,
+    warm: Mapping[CandidateKey, WarmRoom],
+    resources: Resources,
+    machines: int,
 ) -> CatalogSnapshot:
-    """Return the snapshot as an Attempt sees it that may have those warm machines.
+    """Return the snapshot as an Attempt sees it that asks for `resources` and may have `warm`.
 
-    Where they suffice for all `machines`, nothing is waited for and no backoff counts; where they
-    do not, they only add to the room.
+    Where that is enough for all `machines`, nothing is waited for and no backoff counts; where it
+    is not, it only adds to the room.
     """
     if not warm:
         return snapshot
-    families = {
-        family: tuple(_warmed(one, warm.get(one.key), machines) for one in members)
-        for family, members in snapshot.families.items()
-    }
+    families = dict(snapshot.families)
+    for accelerator in resources.accelerators or (None,):
+        family = accelerator, resources.count
+        members = families.get(family, ())
+        families[family] = tuple(_warmed(one, warm.get(one.key), machines) for one in members)
     told = ";".join(f"{name}/{market}={warm[name, market]!r}" for name, market in sorted(warm))
-    return replace(snapshot, families=families, id=f"{snapshot.id}+{told}")
+    digest = hashlib.sha256(f"{snapshot.id};{machines};{told}".encode()).hexdigest()
+    return replace(snapshot, families=families, id=digest[:16])
 
 
 def _warmed(candidate: Candidate, room: WarmRoom | None, machines: int) -> Candidate:

@@ -86,7 +86,7 @@ def _place(
     claimed = [_claimed(one, spec, now) for one in ranks]
     request = request_of(claimed, spec, catalog, restore_bytes)
     rooms = warm_rooms(catalog, ranks[0], spec) if catalog.warm else {}
-    seen = with_warm(catalog.snapshot, rooms, len(claimed))
+    seen = with_warm(catalog.snapshot, rooms, spec.resources, len(claimed))
     decision = place(request, seen, now)
     moved, catalog = _decided(loop, batch, claimed, decision, catalog)
     for before, after in zip(ranks, moved, strict=True):

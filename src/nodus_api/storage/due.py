@@ -320,18 +320,21 @@ def warm(limit: int) -> sa.Select[Any]:
 
 @cache
 def restarting() -> sa.Select[Any]:
-    """Workloads of gangs of which a machine is about to be wiped for the next epoch (SC-134)."""
-    survivor = sa.exists().where(
-        t.attempts.c.no == t.leases.c.attempt,
-        t.attempts.c.workload == t.workloads.c.uid,
-        t.attempts.c.gang.is_not(None),
-        t.attempts.c.finished.is_not(None),
-        t.machines.c.no == t.leases.c.machine,
-        t.machines.c.state == "Registered",
-        t.machines.c.warm_until.is_not(None),
-        sa.func.upper_inf(t.leases.c.held),
+    """Workloads of gangs of which a machine is about to be wiped for the next epoch (SC-134).
+
+    Uses `machines_open`.
+    """
+    return (
+        sa.select(t.workloads.c.uid)
+        .select_from(t.machines)
+        .join(t.leases, t.leases.c.machine == t.machines.c.no)
+        .join(t.attempts, t.attempts.c.no == t.leases.c.attempt)
+        .join(t.workloads, t.workloads.c.uid == t.attempts.c.workload)
+        .where(machine_open(), t.machines.c.state == "Registered")
+        .where(t.machines.c.warm_until.is_not(None), sa.func.upper_inf(t.leases.c.held))
+        .where(t.attempts.c.gang.is_not(None), t.attempts.c.finished.is_not(None))
+        .where(t.workloads.c.state == "Active")
     )
-    return sa.select(t.workloads.c.uid).where(t.workloads.c.state == "Active", survivor)
 
 
 @cache
@@ -368,7 +371,10 @@ _NAMED = ("no", "key", "handle", "state")
 
 @cache
 def warm_boots() -> sa.Select[Any]:
-    """By class and market, how many published Attempts started on warm machines, and their p50."""
+    """By class and market, how many published Attempts started on warm machines, and their p50.
+
+    Uses `placements_warm`.
+    """
     seconds = sa.func.extract("epoch", t.attempts.c.command_started - t.attempts.c.acquired)
     middle = sa.func.percentile_cont(0.5).within_group(seconds)
     return (
