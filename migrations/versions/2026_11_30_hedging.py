@@ -1,12 +1,12 @@
 """Hedging: when a second machine may be asked for, and how each machine's race came out.
 
-Revision ID: hedging
+Revision ID: 0004
 """
 
 from alembic import op
 
-revision = "hedging"
-down_revision = "0002"
+revision = "0004"
+down_revision = "0003"
 branch_labels = None
 depends_on = None
 

@@ -1,12 +1,12 @@
 """Warm machines: when an Attempt gave one up wiped, when it was assigned, what it cost idle.
 
-Revision ID: warm_machines
+Revision ID: 0005
 """
 
 from alembic import op
 
-revision = "warm_machines"
-down_revision = "hedging"
+revision = "0005"
+down_revision = "0004"
 branch_labels = None
 depends_on = None
 
