@@ -172,7 +172,8 @@ def _machines(record: AttemptRecord) -> None:
     for tenancy in record.tenancies:
         gone = tenancy.machine.state is MachineState.GONE
         assert not (gone and tenancy.open)
-        if not record.attempt.live:
+        kept = tenancy.lease.wiped is not None or tenancy.machine.warm_until is not None
+        if not record.attempt.live and not kept:  # kept warm for another one (SC-343)
             assert tenancy.machine.state in (MachineState.RELEASING, MachineState.GONE)
     assert sum(one.lease.won for one in record.tenancies) <= 1
     assert len(record.held) <= 2  # P-25

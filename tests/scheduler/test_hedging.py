@@ -424,6 +424,8 @@ async def test_both_are_being_made_and_each_has_its_own_time(world: World) -> No
     assert len(world.fake.creates) == 3  # T6, and placed again
     status = await world.status()
     assert status["placement"]["hedged"] is False
+    await world.settle(LATE)
+    assert (await roles(world)).count("hedge") == 1  # at most one an Attempt, wherever it is placed
     await check(world)
 
 

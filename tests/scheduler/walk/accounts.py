@@ -6,6 +6,7 @@ Written out again from the tables of the specification, not taken from the kerne
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from datetime import datetime
+from itertools import pairwise
 
 from tests.scheduler.walk.together import Line, Tables
 
@@ -43,6 +44,27 @@ def findings(tables: Tables) -> Iterator[str]:
     yield from _drilled(tables, triggers, epochs)
     yield from _counted(tables, triggers)
     yield from _covered(tables, triggers, epochs)
+
+
+def tenants(tables: Tables) -> Iterator[str]:
+    """SC-344: a machine's Attempts and its idle time follow each other without gap or overlap.
+
+    Of machines all of whose Attempts are here: others have left with part of the clock.
+    """
+    fences: dict[int, set[int]] = defaultdict(set)
+    for one in tables["leases"]:
+        fences[one["machine"]].add(one["fence"])
+    periods: dict[int, list[tuple[datetime, datetime]]] = defaultdict(list)
+    for name in ("cost_segments", "idle_time"):
+        for one in tables[name]:
+            period = _moment(one["from_ts"]), _moment(one["to_ts"])
+            periods[one["machine"]].append(period)
+    for number, several in periods.items():
+        if fences[number] == set(range(1, len(fences[number]) + 1)):
+            several.sort()
+            for (_, end), (start, _) in pairwise(several):
+                if end != start:
+                    yield f"SC-344: machine {number} is billed to {end} and again from {start}"
 
 
 def not_put_down(before: Tables, tables: Tables, now: datetime) -> Iterator[str]:

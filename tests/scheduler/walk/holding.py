@@ -25,7 +25,7 @@ from nodus_api.suppliers.supplier import MachineIntent
 _TABLES = (
     "workloads", "slots", "commands", "attempts", "attempt_work", "placements",
     "placement_rejections", "interruptions", "checkpoints", "machines", "machine_events", "leases",
-    "runner_reports", "cost_segments", "orphans",
+    "runner_reports", "cost_segments", "idle_time", "orphans",
 )  # fmt: skip
 _ROWS = "SELECT coalesce(jsonb_agg(to_jsonb(x) ORDER BY to_jsonb(x)::text), '[]') FROM nodus.{} x"
 _PARTS = ", ".join(f"'{name}', ({_ROWS.format(name)})" for name in _TABLES)
@@ -133,6 +133,7 @@ class Books:
         yield from self._outcomes()
         yield from self._machines()
         yield from self._bills()
+        yield from accounts.tenants(self.tables)
         yield from self._checkpoints()
         yield from self._losses()
         yield from self._wanted()
@@ -183,7 +184,8 @@ class Books:
         """P-10: what is proven gone had ended by then."""
         truth = self.walk.supplier.truth
         billed = accounts.billed_machines(self.tables)
-        holders = {number: attempt for attempt, number in billed.items()}
+        wiped = {one["attempt"] for one in self.tables["leases"] if one["wiped"] is not None}
+        holders = {number: attempt for attempt, number in billed.items() if attempt not in wiped}
         proven = {one["no"]: one["deletion_proven"] for one in self.tables["attempts"]}
         for row in self.tables["machines"]:
             if row["gone"] is None:

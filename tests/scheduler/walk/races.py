@@ -43,6 +43,7 @@ class RaceWalk(SchedulerWalk):
             sync_delete=sync,
             visibility_delay=timedelta(seconds=delay),
             notices=True,
+            warm=True,
             inject=True,
         )
         self.begun = True

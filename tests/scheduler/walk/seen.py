@@ -24,6 +24,9 @@ def seen(tables: Tables) -> Counter[str]:
         found["hedges"] += one["role"] == "hedge"
         found["hedges that won"] += one["role"] == "hedge" and one["won"]
         found["machines that died in a race"] += one["lost_cause"] is not None
+    for one in tables["placements"]:
+        found["warm machines taken"] += bool(one["warm_reuse"])
+    found["idle times"] += len(tables["idle_time"])
     for one in tables["commands"]:
         found[f"{one['verb']} {one['outcome']}"] += 1
     return found
