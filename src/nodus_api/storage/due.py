@@ -16,10 +16,12 @@ from nodus_api.storage.statements import bigints, database_now
 
 _QUEUED = ("Pending", "Placing")
 _ON_MACHINES = ("Acquiring", "Starting", "Running")
-_ANSWERED = t.machines.c.no == sa.any_(bigints("answered"))
+ANSWERED = t.machines.c.no == sa.any_(bigints("answered"))
+"""Whether a machine is among the :answered ones."""
 
 
-def _due(moment: Any) -> sa.ColumnElement[bool]:
+def has_come(moment: Any) -> sa.ColumnElement[bool]:
+    """Whether a moment has come, or none is set."""
     return sa.or_(moment.is_(None), moment <= database_now)
 
 
@@ -46,7 +48,7 @@ def placeable(limit: int) -> sa.Select[Any]:
     due = (
         _live()
         .add_columns(attempts.queued, attempts.gang, turn.label("turn"))
-        .where(attempts.stage.in_(_QUEUED), _due(t.attempt_work.c.next_try))
+        .where(attempts.stage.in_(_QUEUED), has_come(t.attempt_work.c.next_try))
         .order_by(None)
         .subquery()
     )
@@ -165,7 +167,7 @@ def reported() -> sa.Select[Any]:
     )
 
 
-def _machines(*columns: Any) -> sa.Select[Any]:
+def open_machines(*columns: Any) -> sa.Select[Any]:
     """Machines that are not Gone, with the Attempt of their latest lease. Uses `machines_open`."""
     later = t.leases.alias("later")
     return (
@@ -195,11 +197,11 @@ def requested(limit: int) -> sa.Select[Any]:
     With a handle the supplier knows it and is asked again in its own time, reports or not.
     """
     return (
-        _machines(t.machines.c.tries, t.machines.c.offer, t.leases.c.fence)
+        open_machines(t.machines.c.tries, t.machines.c.offer, t.leases.c.fence)
         .where(t.machines.c.state == "Requested")
-        .where(sa.or_(_to_request(), _ANSWERED))
+        .where(sa.or_(_to_request(), ANSWERED))
         .order_by(None)
-        .order_by(_ANSWERED.desc(), t.machines.c.no)
+        .order_by(ANSWERED.desc(), t.machines.c.no)
         .limit(sa.func.cardinality(bigints("answered")) + limit)
     )
 
@@ -207,19 +209,19 @@ def requested(limit: int) -> sa.Select[Any]:
 @cache
 def requestable() -> sa.Select[Any]:
     """Whether `requested` finds any without an answer."""
-    return _machines().where(t.machines.c.state == "Requested", _to_request())
+    return open_machines().where(t.machines.c.state == "Requested", _to_request())
 
 
 def _to_request() -> sa.ColumnElement[bool]:
     reports = sa.exists().where(t.runner_reports.c.machine == t.machines.c.no)
     heard = sa.and_(reports, t.machines.c.handle.is_(None))
-    return sa.or_(_due(t.machines.c.next_try), heard)
+    return sa.or_(has_come(t.machines.c.next_try), heard)
 
 
 @cache
 def observable() -> sa.Select[Any]:
     """Machines that a supplier can be asked about, but for those to be deleted."""
-    return _machines().where(
+    return open_machines().where(
         t.machines.c.handle.is_not(None), t.machines.c.state.in_(("Granted", "Registered"))
     )
 
@@ -228,7 +230,7 @@ def observable() -> sa.Select[Any]:
 def signallable(limit: int) -> sa.Select[Any]:
     """Machines of draining Attempts whose stop order is not known to have arrived."""
     return (
-        _machines(t.attempt_work.c.drain_deadline)
+        open_machines(t.attempt_work.c.drain_deadline)
         .join(t.attempts, t.attempts.c.no == t.leases.c.attempt)
         .join(t.attempt_work, t.attempt_work.c.attempt == t.attempts.c.no)
         .where(t.attempts.c.stage.in_(_ON_MACHINES), t.attempt_work.c.drain_cause.is_not(None))
@@ -242,7 +244,7 @@ def signallable(limit: int) -> sa.Select[Any]:
 def drilled() -> sa.Select[Any]:
     """Machines of live Attempts for which a drill was asked (SC-630)."""
     return (
-        _machines(t.attempt_work.c.drill, t.attempt_work.c.drill_at)
+        open_machines(t.attempt_work.c.drill, t.attempt_work.c.drill_at)
         .join(t.attempts, t.attempts.c.no == t.leases.c.attempt)
         .join(t.attempt_work, t.attempt_work.c.attempt == t.attempts.c.no)
         .where(t.attempts.c.stage.in_(_ON_MACHINES), t.attempt_work.c.drill.is_not(None))
@@ -260,140 +262,19 @@ def named(project: str, name: str) -> sa.Select[Any]:
 def releasing(limit: int) -> sa.Select[Any]:
     """Machines to delete or to prove gone whose next try has come, or the :answered ones."""
     return (
-        _machines(t.machines.c.tries, t.machines.c.gone_seen, t.machines.c.releasing)
+        open_machines(t.machines.c.tries, t.machines.c.gone_seen, t.machines.c.releasing)
         .where(t.machines.c.state == "Releasing")
-        .where(sa.or_(_due(t.machines.c.next_try), _ANSWERED))
+        .where(sa.or_(has_come(t.machines.c.next_try), ANSWERED))
         .order_by(None)
-        .order_by(_ANSWERED.desc(), t.machines.c.no)
+        .order_by(ANSWERED.desc(), t.machines.c.no)
         .limit(sa.func.cardinality(bigints("answered")) + limit)
-    )
-
-
-def _to_wipe() -> sa.ColumnElement[bool]:
-    ended = sa.exists().where(
-        t.attempts.c.no == t.leases.c.attempt, t.attempts.c.finished.is_not(None)
-    )
-    return sa.and_(
-        t.machines.c.state == "Registered",
-        t.machines.c.warm_until.is_not(None),
-        sa.func.upper_inf(t.leases.c.held),
-        ended,
-        _due(t.machines.c.next_try),
-    )
-
-
-def _to_assign() -> sa.ColumnElement[bool]:
-    return sa.and_(
-        t.machines.c.state.in_(("Granted", "Registered")),
-        t.leases.c.fence > 1,
-        t.leases.c.assigned.is_(None),
-        sa.func.upper_inf(t.leases.c.held),
-        _due(t.machines.c.next_try),
-    )
-
-
-def _cold() -> sa.ColumnElement[bool]:
-    return sa.and_(
-        t.machines.c.state == "Registered",
-        t.machines.c.warm_until <= database_now,
-        ~sa.func.upper_inf(t.leases.c.held),
-    )
-
-
-@cache
-def warm(limit: int) -> sa.Select[Any]:
-    """Machines to wipe, to assign or to let go, or whose call was answered (SC-343)."""
-    return (
-        _machines(
-            t.leases.c.fence,
-            t.machines.c.offer,
-            _to_wipe().label("wipes"),
-            _to_assign().label("assigns"),
-            _cold().label("cold"),
-        )
-        .where(sa.or_(_to_wipe(), _to_assign(), _cold(), _ANSWERED))
-        .order_by(None)
-        .order_by(_ANSWERED.desc(), t.machines.c.no)
-        .limit(sa.func.cardinality(bigints("answered")) + limit)
-    )
-
-
-@cache
-def restarting() -> sa.Select[Any]:
-    """Workloads of gangs of which a machine is about to be wiped for the next epoch (SC-134).
-
-    Uses `machines_open`.
-    """
-    return (
-        sa.select(t.workloads.c.uid)
-        .select_from(t.machines)
-        .join(t.leases, t.leases.c.machine == t.machines.c.no)
-        .join(t.attempts, t.attempts.c.no == t.leases.c.attempt)
-        .join(t.workloads, t.workloads.c.uid == t.attempts.c.workload)
-        .where(machine_open(), t.machines.c.state == "Registered")
-        .where(t.machines.c.warm_until.is_not(None), sa.func.upper_inf(t.leases.c.held))
-        .where(t.attempts.c.gang.is_not(None), t.attempts.c.finished.is_not(None))
-        .where(t.workloads.c.state == "Active")
-    )
-
-
-@cache
-def warmable() -> sa.Select[Any]:
-    """Whether `warm` finds any without an answer."""
-    return _machines().where(sa.or_(_to_wipe(), _to_assign(), _cold()))
-
-
-@cache
-def idle() -> sa.Select[Any]:
-    """Warm machines that nobody has, those first that are kept the shortest (SC-343)."""
-    return (
-        _machines(
-            *(column for column in t.machines.c if column.name not in _NAMED),
-            t.supplier_offers.c.billing_increment_seconds,
-            t.supplier_offers.c.minimum_seconds,
-            t.offering_classes.c.region_class,
-            t.leases.c.fence,
-            t.leases.c.rate,
-            t.leases.c.wiped,
-        )
-        .join(t.supplier_offers, t.supplier_offers.c.no == t.machines.c.offer)
-        .join(t.offering_classes, t.offering_classes.c.name == t.machines.c.offering)
-        .where(t.machines.c.state == "Registered", t.machines.c.warm_until > database_now)
-        .where(t.leases.c.wiped.is_not(None))
-        .order_by(None)
-        .order_by(t.machines.c.warm_until, t.machines.c.no)
-    )
-
-
-_NAMED = ("no", "key", "handle", "state")
-"""The columns that `_machines` has in any case."""
-
-
-@cache
-def warm_boots() -> sa.Select[Any]:
-    """By class and market, how many published Attempts started on warm machines, and their p50.
-
-    Uses `placements_warm`.
-    """
-    seconds = sa.func.extract("epoch", t.attempts.c.command_started - t.attempts.c.acquired)
-    middle = sa.func.percentile_cont(0.5).within_group(seconds)
-    return (
-        sa.select(
-            t.placements.c.offering,
-            t.placements.c.market,
-            sa.func.count().label("starts"),
-            sa.cast(middle, sa.Float).label("p50"),
-        )
-        .join(t.attempts, t.attempts.c.no == t.placements.c.attempt)
-        .where(t.placements.c.warm_reuse.is_(True), t.attempts.c.command_started.is_not(None))
-        .group_by(t.placements.c.offering, t.placements.c.market)
     )
 
 
 @cache
 def releasable() -> sa.Select[Any]:
     """Whether `releasing` finds any without an answer."""
-    return _machines().where(t.machines.c.state == "Releasing", _due(t.machines.c.next_try))
+    return open_machines().where(t.machines.c.state == "Releasing", has_come(t.machines.c.next_try))
 
 
 @cache

@@ -11,7 +11,7 @@ from uuid import UUID
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
-from nodus_api.storage import due
+from nodus_api.storage import due, warm_due
 from nodus_api.storage import tables as t
 from nodus_api.storage.attempt_store import fence
 from nodus_api.storage.engine import Database
@@ -89,20 +89,22 @@ class MachineStore:
 
     async def warm(self, limit: int, *, answered: Sequence[int]) -> list[Sighting]:
         """Return machines to wipe, assign or let go now, and those whose call was answered."""
-        return await self._sightings(due.warm(limit), {"answered": list(answered)})
+        return await self._sightings(warm_due.warm(limit), {"answered": list(answered)})
 
     async def idle(self) -> list[IdleMachine]:
         """Return the warm machines that nobody has, those first that are kept the shortest."""
         async with self._database.single_reads() as connection:
-            rows = (await connection.execute(due.idle())).mappings().all()
-            boots = (await connection.execute(due.warm_boots())).mappings().all() if rows else []
+            rows = (await connection.execute(warm_due.idle())).mappings().all()
+            if not rows:
+                return []
+            boots = (await connection.execute(warm_due.warm_boots())).mappings().all()
         known = {(one["offering"], one["market"]): one for one in boots}
         return [_idle_machine(row, known.get((row["offering"], row["market"]))) for row in rows]
 
     async def restarting(self) -> frozenset[UUID]:
         """Return the workloads of gangs that will have a machine that is not wiped yet (SC-134)."""
         async with self._database.single_reads() as connection:
-            return frozenset((await connection.execute(due.restarting())).scalars())
+            return frozenset((await connection.execute(warm_due.restarting())).scalars())
 
     async def races(self) -> Races:
         """Return how many Attempts live, and how many of them are hedged now (SC-340)."""
