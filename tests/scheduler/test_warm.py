@@ -362,6 +362,7 @@ async def test_the_increment_is_padded_once_for_the_whole_machine(warm: World) -
 
 
 async def test_survivors_of_a_gang_are_reused(warm: World) -> None:  # scenario 30, SC-134
+    warm.fake.slots = 10  # enough for a whole new gang, which is not wanted
     runners = await run_gang(warm, 4)
     lose(warm, runners[1])
     await warm.settle(1)
