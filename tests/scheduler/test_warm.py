@@ -414,3 +414,18 @@ async def test_an_attempt_stays_while_its_machine_is_idle(warm: World) -> None: 
     assert warm.fake.machines == {}
     assert await warm.rows(t.orphans) == []
     assert await warm.rows(t.attempts) == []
+
+
+async def test_a_machine_that_is_in_use_again_is_no_orphan(warm: World) -> None:  # SC-611
+    """Its last tenant ended long ago; the sweep looks at all of them."""
+    await warm.submit("one", kind=BOX)
+    await warm.settle()
+    await ends(warm, await starts(warm, "one"))
+    await warm.submit("two", kind=BOX)
+    await warm.settle()
+    runner = await starts(warm, "two")
+    for _ in range(16):
+        await runner.report("heartbeat")
+        await warm.settle(60)
+    assert await warm.rows(t.orphans) == []
+    assert (await status_of(warm, "two"))["progress"]["stage"] == "Running"
