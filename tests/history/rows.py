@@ -16,7 +16,7 @@ from nodus_api.attempts import render
 from nodus_api.storage import tables as t
 from nodus_api.storage.attempt_store import load
 from nodus_api.storage.engine import Database
-from nodus_api.storage.records import AttemptRecord
+from nodus_api.storage.records import AttemptRecord, Tenancy
 
 _LOG = sa.text("""
 SELECT rev, kind::text AS kind, tx::text::bigint AS tx, at, coalesce(uid::text, '') AS uid,
@@ -121,6 +121,11 @@ def _segment(row: sa.RowMapping) -> Segment:
     )
 
 
+def _state(tenancy: Tenancy) -> str:
+    """Return a machine's state for one of its Attempts: wiped, it is gone for that one (SC-344)."""
+    return "Gone" if tenancy.lease.wiped is not None else tenancy.machine.state.value
+
+
 def _account(row: dict[str, Any], record: AttemptRecord, charged: Sequence[Segment]) -> Account:
     return Account(
         uid=str(row["uid"]),
@@ -129,5 +134,5 @@ def _account(row: dict[str, Any], record: AttemptRecord, charged: Sequence[Segme
         stored=bytes(row["doc"]),
         rendered=render(record.view).doc,
         segments=tuple(charged),
-        machines=tuple((one.machine.no or 0, one.machine.state.value) for one in record.tenancies),
+        machines=tuple((one.machine.no or 0, _state(one)) for one in record.tenancies),
     )

@@ -11,6 +11,7 @@ from nodus_api.suppliers.supplier import (
     Ambiguous,
     DeletionObservation,
     FaultInjection,
+    Invalid,
     MachineCondition,
     MachineIntent,
     MachineView,
@@ -101,6 +102,12 @@ class FakeSupplier:
     injections: list[tuple[str, FaultInjection]] = field(default_factory=list)
     before_inject: Exception | None = None
     after_inject: Exception | None = None
+    wipes: list[str] = field(default_factory=list)
+    """Keys of the machines that were wiped."""
+    wipe_errors: list[Exception] = field(default_factory=list)
+    assigns: list[tuple[str, int]] = field(default_factory=list)
+    """Keys and fences of the machines that were assigned."""
+    assign_errors: list[Exception] = field(default_factory=list)
 
     async def offers(self) -> Sequence[SupplierOffer]:
         if self.offer_error is not None:
@@ -202,10 +209,31 @@ class FakeSupplier:
             raise after
 
     async def wipe(self, handle: str) -> None:
-        raise NotImplementedError
+        """Leave the machine empty, and there."""
+        if self.wipe_errors:
+            raise self.wipe_errors.pop(0)
+        key = self._key_of(handle)
+        self.wipes.append(key)
+        self.become(key, condition=MachineCondition.RUNNING, exit=None, ended_at=None)
 
     async def assign(self, handle: str, intent: MachineIntent, token: str) -> None:
-        raise NotImplementedError
+        """Give the machine its next program, once a fence."""
+        if self.assign_errors:
+            raise self.assign_errors.pop(0)
+        key = self._key_of(handle)
+        assert key == intent.key
+        assert token == intent.token
+        if self.intents[key].fence != intent.fence:
+            assert intent.fence == self.intents[key].fence + 1
+            assert key in self.wipes, "a machine was assigned unwiped"
+            self.intents[key] = intent
+        self.assigns.append((key, intent.fence))
+
+    def _key_of(self, handle: str) -> str:
+        for key, one in self.machines.items():
+            if one.handle == handle:
+                return key
+        raise Invalid(f"no machine {handle!r}")
 
     # what tests do to it
 

@@ -10,10 +10,10 @@ import sqlalchemy as sa
 from tests.scheduler.world import World
 
 from nodus_api.attempts import render, splice
-from nodus_api.kernel.attempt import Attempt
+from nodus_api.kernel.attempt import Attempt, CostSegment
 from nodus_api.kernel.billing import actual
 from nodus_api.kernel.money import cumulative_usd
-from nodus_api.kernel.vocabulary import MachineState
+from nodus_api.kernel.vocabulary import LeaseRole, MachineState, Stage
 from nodus_api.storage import tables as t
 from nodus_api.storage.attempt_store import load
 from nodus_api.storage.records import AttemptRecord
@@ -134,13 +134,16 @@ def _milestones(attempt: Attempt) -> None:
 def _ledger(record: AttemptRecord) -> None:
     """Segments partition the clock; charged and covered add up to the whole (P-11, P-12)."""
     segments = record.view.segments
-    for earlier, later in itertools.pairwise(segments):
-        assert earlier.machine != later.machine or earlier.end == later.start
+    clocks: dict[int, list[CostSegment]] = defaultdict(list)
+    for one in segments:
+        clocks[one.machine].append(one)
+    for clock in clocks.values():
+        for earlier, later in itertools.pairwise(clock):
+            assert earlier.end == later.start
+        whole = cumulative_usd(clock[0].rate_usd_per_hour, sum(one.seconds for one in clock))
+        assert sum((one.usd for one in clock), Decimal(0)) == whole
+    _billed(record, clocks)
     total = sum((one.usd for one in segments), Decimal(0))
-    if segments:
-        seconds = sum(one.seconds for one in segments)
-        assert segments[0].start == record.attempt.billing_start
-        assert total == cumulative_usd(segments[0].rate_usd_per_hour, seconds)
     shown = actual(segments)
     assert shown.cost_usd == (
         shown.boot_usd + shown.running_usd + shown.restore_usd + shown.teardown_usd
@@ -148,11 +151,37 @@ def _ledger(record: AttemptRecord) -> None:
     assert shown.cost_usd + shown.covered_usd == total
 
 
+def _billed(record: AttemptRecord, clocks: Mapping[int, list[CostSegment]]) -> None:
+    """One machine is billed, from billingStartTime on; all others are Nodus's (SC-342, P-25)."""
+    paid = [one for one in clocks.values() if any(not part.covered for part in one)]
+    assert len(paid) <= 1
+    choice = record.view.placement.choice if record.view.placement else None
+    for clock in paid:
+        assert clock[0].start == record.attempt.billing_start
+    if record.attempt.command_started is not None:
+        won = [one for one in record.tenancies if one.lease.won]
+        assert choice is not None
+        for one in won:
+            assert one.lease.rate_usd_per_hour == choice.rate_usd_per_hour
+            assert one.machine.offering == choice.offering
+            assert all(clock[0].machine == one.machine.no for clock in paid)
+
+
 def _machines(record: AttemptRecord) -> None:
     """A machine not on its way out is held; a Gone one is not; one start an Attempt (P-05)."""
     for tenancy in record.tenancies:
         gone = tenancy.machine.state is MachineState.GONE
         assert not (gone and tenancy.open)
-        if not record.attempt.live:
+        kept = tenancy.lease.wiped is not None or tenancy.machine.warm_until is not None
+        if not record.attempt.live and not kept:  # kept warm for another one (SC-343)
             assert tenancy.machine.state in (MachineState.RELEASING, MachineState.GONE)
     assert sum(one.lease.won for one in record.tenancies) <= 1
+    assert len(record.held) <= 2  # P-25
+    assert sum(one.lease.role is LeaseRole.HEDGE for one in record.tenancies) <= 1
+    choice = record.view.placement.choice if record.view.placement else None
+    if choice is not None:
+        latest = max(record.tenancies, key=lambda one: one.lease.held)
+        assert choice.hedged == (latest.lease.role is LeaseRole.HEDGE)  # P-25
+    if len(record.kept) == 2:  # a race: nobody has won
+        assert record.attempt.stage in (Stage.ACQUIRING, Stage.STARTING)
+        assert not any(one.lease.won for one in record.tenancies)

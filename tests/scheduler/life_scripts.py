@@ -17,6 +17,8 @@ from nodus_api.suppliers.supplier import SupplierCaps
 class Life:
     """`words`: what each Attempt's runner says, one word a moment from its machine's first on.
 
+    Under `SLOT/EPOCH second` that of its second machine; `offers` classes are offered.
+
     `orders`: what users do at a moment, each a verb, and for a drill the Attempt, the loss and the
     seconds of its notice. `offsets`: seconds after a moment at which the passes run; `looks`: the
     same for single moments. `doubts`: how the supplier answers the first create of an Attempt.
@@ -29,6 +31,7 @@ class Life:
     offsets: Sequence[float] = (0, 15)
     looks: Mapping[int, Sequence[float]] = field(default_factory=dict)
     doubts: Mapping[str, str] = field(default_factory=dict)
+    offers: int = 1
     caps: SupplierCaps = field(default_factory=lambda: SupplierCaps(sync_delete=True))
     boots: int = 0
     """The moment from which on machines run; before, they are only being made."""
@@ -121,4 +124,15 @@ HIDDEN = Life(  # machines are found and listed only some seconds after they wer
     looks={0: (0, 3, 45)},
     moments=5,
 )
-LIVES = (LOSS, DOUBT, STOPS, EARLY, GANG, DRILL, HIDDEN)
+RACE = Life(  # a machine that never gets ready is raced, and beaten, by a second one
+    name="race",
+    spec={"placement": {"hedge": "Always"}, "restart": {"maxRetries": 1}},
+    words={
+        "0/1": ("beat",),
+        "0/1 second": (*_BOOT, "exits 3"),
+        "0/2": (*_BOOT, "exits 0"),
+    },
+    offers=2,
+    moments=13,
+)
+LIVES = (LOSS, DOUBT, STOPS, EARLY, GANG, DRILL, HIDDEN, RACE)

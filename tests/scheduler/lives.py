@@ -18,6 +18,7 @@ from tests.conftest import START
 from tests.history import rows
 from tests.history.checking import assert_sound
 from tests.scheduler.failpoints import Failpoints, Fault, Plan, Site
+from tests.scheduler.fake_supplier import an_offer
 from tests.scheduler.invariants import all_records, check, check_quiet
 from tests.scheduler.life_scripts import Life
 from tests.scheduler.mortal_world import MortalWorld, TrueSupplier
@@ -32,6 +33,7 @@ from nodus_api.suppliers.supplier import (
     FaultInjection,
     MachineCondition,
     MachineIntent,
+    SupplierOffer,
 )
 
 BETWEEN = timedelta(seconds=90)
@@ -93,6 +95,7 @@ class Telling:
         """
         self.supplier.doubts = dict(self._life.doubts)
         self.supplier.caps = self._life.caps
+        self.supplier.offered = offers_of(self._life)
         reference = Reference()
         for number in range(self._life.moments):
             reference.kept.append(await self._kept())
@@ -262,11 +265,23 @@ class Telling:
         if machine.condition is not MachineCondition.RUNNING:
             return
         which = f"{intent.incarnation.slot}/{intent.epoch}"
+        second = f"{which} second"
+        if second in self._life.words and not self._is_first(intent):
+            which = second
         number = self._said.get(intent.key, 0)
         self._said[intent.key] = number + 1
         words = self._life.words.get(which, ())
         word = words[number] if number < len(words) else "beat"
         await self._say(intent, which, word)
+
+    def _is_first(self, intent: MachineIntent) -> bool:
+        """Whether it is the first machine that was made for its Attempt."""
+        of_it = [
+            key
+            for key, one in self.supplier.intents.items()
+            if one.attempt_uid == intent.attempt_uid
+        ]
+        return of_it[0] == intent.key
 
     async def _say(self, intent: MachineIntent, which: str, word: str) -> None:
         world = self._world
@@ -381,6 +396,13 @@ class Telling:
             for one in row["ledger"]
         ]
         assert sum(spans, timedelta(0)) == _ceiling(proven) - start  # P-11
+
+
+def offers_of(life: Life) -> list[SupplierOffer] | None:
+    """Return the classes that are offered in a life, the cheapest first; None for the usual one."""
+    if life.offers == 1:
+        return None
+    return [an_offer(f"cpu-1c-4g-{n}", rate=f"0.0{6 + n}") for n in range(life.offers)]
 
 
 def _ceiling(at: datetime) -> datetime:

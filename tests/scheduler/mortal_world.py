@@ -49,6 +49,7 @@ _TRUTH = (
     "asked_to_go",
     "doubts",
     "caps",
+    "offered",
     "injections",
     "announced",
 )

@@ -74,14 +74,14 @@ class SavedRows:
         found = {name: json.loads(text) for name, text in self.text.items()}
         over = {row["no"] for row in found.get("attempts", ()) if row["deletion_proven"]}
         gone = {row["no"] for row in found.get("machines", ()) if row["state"] == "Gone"}
-        found = {
-            name: [row for row in rows if not _inert(name, row, over, gone)]
-            for name, rows in found.items()
-        }
         names = {
             table: {row["no"]: row[column] for row in found[table]}
             for table, column in _NAMED_BY.items()
             if table in found
+        }
+        found = {
+            name: [row for row in rows if not _inert(name, row, over, gone)]
+            for name, rows in found.items()
         }
         return {
             name: sorted((_meant(name, row, names) for row in rows), key=_ordered)

@@ -84,12 +84,18 @@ class World:
         raise AssertionError("the passes never settle")
 
     async def ask(
-        self, verb: str, target: str = "train", kind: str | None = "Job", **body: Any
+        self,
+        verb: str,
+        target: str = "train",
+        kind: str | None = "Job",
+        *,
+        project: str = "default",
+        **body: Any,
     ) -> int:
         async with self.database.transaction() as connection:
             row = {
                 "key": f"key-{next(_commands)}",
-                "project": "default",
+                "project": project,
                 "verb": verb,
                 "kind": kind,
                 "target": target,
@@ -101,10 +107,17 @@ class World:
             )
             return int(answer.scalar_one())
 
-    async def submit(self, name: str = "train", **spec: Any) -> int:
+    async def submit(
+        self,
+        name: str = "train",
+        *,
+        kind: OwnerKind = OwnerKind.JOB,
+        project: str = "default",
+        **spec: Any,
+    ) -> int:
         given = {"template": {"command": ["true"]}} | spec
-        whole = WorkloadSpec.from_json(OwnerKind.JOB, given).to_json()
-        return await self.ask("submit", name, spec=whole)
+        whole = WorkloadSpec.from_json(kind, given).to_json()
+        return await self.ask("submit", name, kind.value, project=project, spec=whole)
 
     async def run(self, **spec: Any) -> Runner:
         """Submit a workload, and bring its first Attempt to Running."""
@@ -151,7 +164,10 @@ class World:
     def _runner(self, uid: str) -> Runner:
         intents = [one for one in self.fake.intents.values() if str(one.attempt_uid) == uid]
         intent = intents[-1]
-        return self.runners.setdefault(intent.key, Runner(self.database, intent))
+        known = self.runners.get(intent.key)
+        if known is None or known.intent.fence != intent.fence:  # another tenant of the machine
+            self.runners[intent.key] = Runner(self.database, intent)
+        return self.runners[intent.key]
 
     async def start(self, which: str = "0/1") -> Runner:
         """Bring an Attempt from its grant to Running, a second a step."""

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import asyncpg
 from tests.storage.scene import Connection
 
-from nodus_api.storage import due
+from nodus_api.storage import due, warm_due
 from nodus_api.storage.conditions import workload_named
 from nodus_api.storage.feed import read_first_changes
 from nodus_api.storage.tables import workloads
@@ -23,6 +23,12 @@ STATEMENTS = {
     "requested": (due.requested(10), "machines_open"),
     "releasing": (due.releasing(10), "machines_open"),
     "next moment": (due.next_moment(), "machines_open"),
+    "hedgeable": (due.hedgeable(10), "attempts_live"),
+    "races": (due.races(), "attempts_live"),
+    "warm": (warm_due.warm(10), "machines_open"),
+    "idle": (warm_due.idle(), "machines_open"),
+    "restarting": (warm_due.restarting(), "machines_open"),
+    "warm boots": (warm_due.warm_boots(), "placements_warm"),
     "named": (_NAMED, "workloads_name"),
 }
 

@@ -10,6 +10,7 @@ import asyncio
 import os
 import signal
 import sys
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -19,7 +20,7 @@ from tests.suppliers.conformance import INSTALLATION, an_intent
 
 from nodus_api.clock import SystemClock
 from nodus_api.suppliers.local import LocalSupplier
-from nodus_api.suppliers.supplier import Order
+from nodus_api.suppliers.supplier import MachineIntent, Order
 
 _EFFECTS = frozenset(
     {
@@ -65,6 +66,12 @@ def program_of(marker: str) -> tuple[str, ...]:
     return ("/bin/sh", "-c", f"echo started >> {marker}; exec sleep 600")
 
 
+def next_tenant(key: str, marker: str) -> MachineIntent:
+    """Return what a wiped machine runs next."""
+    intent = an_intent(key, *program_of(f"{marker}-2"))
+    return replace(intent, fence=2, token=f"second-token-of-{key}")
+
+
 async def act(root: Path, socket: Path, verb: str, key: str, marker: str) -> None:
     """Do one thing with a new supplier, as a scheduler process that has just begun."""
     supplier = LocalSupplier(
@@ -85,6 +92,11 @@ async def act(root: Path, socket: Path, verb: str, key: str, marker: str) -> Non
             await supplier.signal(key, Order(kind="stop", grace=timedelta(seconds=1)))
         case "delete":
             await supplier.delete(key)
+        case "wipe":
+            await supplier.wipe(key)
+        case "assign":
+            intent = next_tenant(key, marker)
+            await supplier.assign(key, intent, intent.token)
         case _:
             raise ValueError(verb)
 

@@ -82,7 +82,7 @@ def dead(pid: int) -> bool:
 def test_the_local_supplier_speaks_the_protocol(fleet: LocalFleet) -> None:
     assert isinstance(fleet.supplier, Supplier)
     assert fleet.supplier.caps.sync_delete
-    assert not fleet.supplier.caps.warm
+    assert fleet.supplier.caps.warm
 
 
 async def test_the_host_is_offered_in_slots(fleet: LocalFleet) -> None:  # SC-710, SC-714
@@ -248,15 +248,6 @@ def test_a_final_report_that_cannot_be_is_none() -> None:  # SC-009, SC-644
         {"at": "yesterday"},
     ):
         assert exit_record(whole | spoilt) is None
-
-
-async def test_warm_machines_are_refused(fleet: LocalFleet) -> None:
-    await fleet.supplier.create(an_intent("m", *shell("exec sleep 60")))
-
-    with pytest.raises(Invalid, match="warm"):
-        await fleet.supplier.wipe("m")
-    with pytest.raises(Invalid, match="warm"):
-        await fleet.supplier.assign("m", an_intent("m"), "token")
 
 
 async def test_stubborn_children_of_other_groups_die(fleet: LocalFleet) -> None:  # SC-712

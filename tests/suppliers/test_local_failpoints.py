@@ -12,12 +12,12 @@ import pytest
 from tests.runner.conftest import SOURCE
 from tests.suppliers.conformance import INSTALLATION, an_intent, eventually
 from tests.suppliers.conftest import LocalFleet, local_fleet
-from tests.suppliers.dying_supplier import program_of
+from tests.suppliers.dying_supplier import next_tenant, program_of
 
 from nodus_api.runner.identity import read_identity, read_spawned
 from nodus_api.runner.session import members
 from nodus_api.suppliers.local import cgroups
-from nodus_api.suppliers.supplier import Verdict
+from nodus_api.suppliers.supplier import MachineCondition, Verdict
 
 SWEEP = "NODUS_SWEEP"
 SEED = "NODUS_SWEEP_SEED"
@@ -58,9 +58,12 @@ class Mortal:
     def marker(self, key: str) -> Path:
         return self._fleet.root / f"starts-of-{key}"
 
-    def starts(self, key: str) -> int:
+    def starts(self, key: str, *, tenant: int = 1) -> int:
+        """Return how often the program of a machine's first or second tenant was started."""
+        marker = self.marker(key)
+        marker = marker if tenant == 1 else marker.with_name(f"{marker.name}-{tenant}")
         try:
-            return self.marker(key).read_text(encoding="ascii").count("started")
+            return marker.read_text(encoding="ascii").count("started")
         except FileNotFoundError:
             return 0
 
@@ -109,9 +112,9 @@ def a_seed() -> int:
     return int(os.environ.get(SEED) or random.SystemRandom().randrange(1_000_000))
 
 
-async def has_started(mortal: Mortal, key: str) -> None:
+async def has_started(mortal: Mortal, key: str, *, tenant: int = 1) -> None:
     async def look() -> bool:
-        return mortal.starts(key) > 0
+        return mortal.starts(key, tenant=tenant) > 0
 
     await eventually(look, seconds=60)
 
@@ -128,7 +131,7 @@ async def is_deleted(fleet: LocalFleet, key: str) -> None:
 
     await eventually(gone, seconds=60)
     assert await supplier.find(key) is None
-    for place in (".", ".new", ".trash"):
+    for place in (".", ".new", ".trash", ".warm"):
         assert not (fleet.root / "machines" / place / key).exists()
     session = identity.session() if identity else None
     assert session is None or members(session) == []
@@ -187,6 +190,56 @@ async def test_what_is_done_to_a_machine_may_die_anywhere(  # P-09, SC-712
         await is_deleted(here, key)
         assert mortal.starts(key) == 1, f"killed before effect {step}; {SEED}={seed}"
     print(f"{verb}: {effects} failpoints, killed before {picked}; {SEED}={seed}")  # noqa: T201
+
+
+async def test_a_wipe_that_dies_anywhere_is_gone_on_with(  # SC-343
+    here: LocalFleet, mortal: Mortal
+) -> None:
+    """Whatever a wipe has left, the next one leaves nothing of the tenant, and the machine."""
+    seed = a_seed()
+    await _a_machine(here, mortal, a_key(0))
+    effects = await mortal.effects("wipe", a_key(0))
+    await is_deleted(here, a_key(0))
+    picked = steps(effects, seed)
+    for step in picked:
+        key = a_key(step)
+        await _a_machine(here, mortal, key)
+        answer = await mortal.act("wipe", key, killed_before=step)
+        assert answer == "killed" or answer.isdigit()
+        await here.restarted().observe([key])
+        await here.restarted().wipe(key)
+        assert os.listdir(here.root / "machines" / key) == []
+        assert not (here.root / "machines" / ".trash" / key).exists()
+        view = await here.restarted().find(key)
+        assert view is not None
+        assert view.condition is MachineCondition.RUNNING
+        await is_deleted(here, key)
+        assert mortal.starts(key) == 1, f"killed before effect {step}; {SEED}={seed}"
+    print(f"wipe: {effects} failpoints, killed before {picked}; {SEED}={seed}")  # noqa: T201
+
+
+async def test_an_assignment_that_dies_anywhere_is_made_good(  # P-05, SC-343
+    here: LocalFleet, mortal: Mortal
+) -> None:
+    seed = a_seed()
+    await _a_machine(here, mortal, a_key(0))
+    await here.supplier.wipe(a_key(0))
+    effects = await mortal.effects("assign", a_key(0))
+    await is_deleted(here, a_key(0))
+    picked = steps(effects, seed)
+    for step in picked:
+        key = a_key(step)
+        await _a_machine(here, mortal, key)
+        await here.supplier.wipe(key)
+        answer = await mortal.act("assign", key, killed_before=step)
+        assert answer == "killed" or answer.isdigit()
+        intent = next_tenant(key, str(mortal.marker(key)))
+        for _ in range(2):
+            await here.restarted().assign(key, intent, intent.token)
+        await has_started(mortal, key, tenant=2)
+        await is_deleted(here, key)
+        assert mortal.starts(key, tenant=2) == 1, f"killed before effect {step}; {SEED}={seed}"
+    print(f"assign: {effects} failpoints, killed before {picked}; {SEED}={seed}")  # noqa: T201
 
 
 async def _a_machine(fleet: LocalFleet, mortal: Mortal, key: str) -> None:

@@ -62,6 +62,8 @@ class MachineClock:
     resumes: bool = False
     increment: timedelta = SECOND
     minimum: timedelta = timedelta(0)
+    before: timedelta = timedelta(0)
+    """How long the machine had cost others before: increments count from there (SC-344)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +96,7 @@ def clock_of(
     rate_usd_per_hour: Decimal,
     increment: timedelta = SECOND,
     minimum: timedelta = timedelta(0),
+    before: timedelta = timedelta(0),
 ) -> MachineClock | None:
     """Return the clock of the Attempt's billed machine; None if it has none (SC-006)."""
     if attempt.billing_start is None:
@@ -108,6 +111,7 @@ def clock_of(
         resumes=attempt.resumes,
         increment=increment,
         minimum=minimum,
+        before=before,
     )
 
 
@@ -235,9 +239,14 @@ def _length(clock: MachineClock, watermark: datetime | None) -> int:
     length = max(_offset(clock, at) for at in (clock.start, *known) if at is not None)
     if clock.gone is None or length == 0:
         return length
-    increment = max(1, clock.increment // SECOND)
-    billed = max(length, clock.minimum // SECOND)
-    return -(-billed // increment) * increment
+    before = clock.before // SECOND
+    return billed_seconds(before + length, clock.increment, clock.minimum) - before
+
+
+def billed_seconds(length: int, increment: timedelta, minimum: timedelta) -> int:
+    """Return the seconds that a supplier bills of a machine that was there so long (SC-507)."""
+    step = max(1, increment // SECOND)
+    return -(-max(length, minimum // SECOND) // step) * step
 
 
 def _paid(parts: Iterator[_Part], clock: MachineClock, cap_usd: Decimal | None) -> Iterator[_Part]:

@@ -166,8 +166,35 @@ class CatalogSnapshot:
         Only the buckets that they are in are indexed again. Candidates that it does not have are
         left out.
         """
+        families = self._indexed(news)
+        return replace(
+            self,
+            id=id if id is not None else _content_id(families.values()),
+            families=families,
+            taken={},
+            emptied={},
+        )
+
+    def seen_as(self, news: Mapping[CandidateKey, CandidateStats], *, id: str) -> "CatalogSnapshot":
+        """Return the snapshot with other statistics of some candidates, for one decision.
+
+        What was taken stays taken.
+        """
+        families = self._indexed(news)
+        emptied = {
+            name: bucket.keys(
+                one.key
+                for one in bucket.of(bucket.names.among(self.taken))
+                if self.available(one) == 0
+            )
+            for name, bucket in families.items()
+            if self.taken
+        }
+        return replace(self, id=id, families=families, emptied=emptied)
+
+    def _indexed(self, news: Mapping[CandidateKey, CandidateStats]) -> Mapping[Family, Bucket]:
         touched = {self.layout.families.get(name) for name, _ in news}
-        families = {
+        return {
             family: (
                 bucket
                 if family not in touched
@@ -181,13 +208,6 @@ class CatalogSnapshot:
             )
             for family, bucket in self.families.items()
         }
-        return replace(
-            self,
-            id=id if id is not None else _content_id(families.values()),
-            families=families,
-            taken={},
-            emptied={},
-        )
 
     def after_taking(self, key: CandidateKey, machines: int) -> "CatalogSnapshot":
         """Return the snapshot with so many machines of a candidate spoken for (SC-371).

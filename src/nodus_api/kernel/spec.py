@@ -295,6 +295,8 @@ class WorkloadSpec:
     estimate_hours: Decimal | None = None
     stop_grace_seconds: int = 30
     auto_resume: bool = False
+    idle_seconds: int | None = None
+    """How long its machine is kept warm; None for the kind's default (SC-343)."""
 
     @classmethod
     def from_json(cls, kind: OwnerKind, spec: JsonObject) -> "WorkloadSpec":
@@ -322,6 +324,7 @@ class WorkloadSpec:
             estimate_hours=_decimal(spec.get("estimate", {}), "hours"),
             stop_grace_seconds=int(spec.get("stopGraceSeconds", 30)),
             auto_resume=bool(spec.get("autoResume", False)),
+            idle_seconds=_integer(spec, "idleSeconds"),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -339,6 +342,7 @@ class WorkloadSpec:
             "estimate": _present(hours=_text(self.estimate_hours)),
             "stopGraceSeconds": self.stop_grace_seconds,
             "autoResume": self.auto_resume,
+            **_present(idleSeconds=self.idle_seconds),
         } | self._slots_to_json()
 
     def _slots_to_json(self) -> dict[str, Any]:

@@ -20,8 +20,9 @@ from nodus_api.scheduler.catalog import Catalog
 from nodus_api.scheduler.context import LoopContext
 from nodus_api.scheduler.deliveries import alert_of_closed, note_deliveries
 from nodus_api.scheduler.granting import granted, seen
-from nodus_api.scheduler.handing_back import without_machine
+from nodus_api.scheduler.handing_back import leave_machines, without_machine
 from nodus_api.scheduler.intents import intent_of
+from nodus_api.scheduler.racing import without_intent
 from nodus_api.scheduler.setbacks import LONGEST_OF_CALLS
 from nodus_api.scheduler.stopping import end_unstarted
 from nodus_api.storage.batch import Batch
@@ -280,11 +281,14 @@ def _not_acquired(
     gone = replace(tenancy.machine, state=MachineState.GONE, gone=now, next_try=None)
     closed = Tenancy(machine=gone, lease=replace(tenancy.lease, released=now))
     record = record.with_tenancy(closed)
+    raced = without_intent(record, tenancy, now)
+    if raced is not None:
+        return end_unstarted(raced, now) if raced.attempt.live else raced
     if record.attempt.stage is not Stage.ACQUIRING:
         return record
     if record.attempt.drain is not None:
         return end_unstarted(record, now)
-    return without_machine(record, now, message)
+    return without_machine(leave_machines(record, now), now, message)
 
 
 def _invalid(record: AttemptRecord, tenancy: Tenancy, now: datetime) -> AttemptRecord:
@@ -292,6 +296,9 @@ def _invalid(record: AttemptRecord, tenancy: Tenancy, now: datetime) -> AttemptR
     closed = Tenancy(machine=gone, lease=replace(tenancy.lease, released=now))
     fault = events.StartFault(at=now, reason=Reason.INTERNAL_ERROR)
     record = record.with_tenancy(closed)
+    raced = without_intent(record, tenancy, now)
+    if raced is not None:
+        return raced
     if record.attempt.stage is not Stage.ACQUIRING:
         return record
     return record.moved(advance(record.attempt, fault))

@@ -7,6 +7,7 @@ only the classes that it is about change; what a step takes lies over the catalo
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from uuid import UUID
 
 from nodus_api.kernel.experience import statistics, together
 from nodus_api.kernel.offering import (
@@ -18,6 +19,7 @@ from nodus_api.kernel.offering import (
 )
 from nodus_api.kernel.vocabulary import Market
 from nodus_api.storage.catalog_store import CatalogStore, Failure, News, Offer, OfferStats
+from nodus_api.storage.machine_store import IdleMachine
 
 SNAPSHOT_AGE = timedelta(seconds=10)
 """How old statistics may become (SC-205)."""
@@ -34,6 +36,10 @@ class Catalog:
     """The class of each offer, by its number."""
     taken: Mapping[int, int] = field(default_factory=dict)
     """Machines of each offer, by its number, that this step has spoken for (SC-371)."""
+    warm: tuple[IdleMachine, ...] = ()
+    """Warm machines that nobody has, in the order in which they are taken (SC-343)."""
+    restarting: frozenset[UUID] = frozenset()
+    """Workloads of gangs whose survivors' machines are about to be warm (SC-134)."""
 
     @classmethod
     def of(
@@ -92,12 +98,20 @@ class Catalog:
         if market is Market.SPOT:
             offers = tuple(sorted(offers, key=lambda one: (one.cost_spot or 0, one.no or 0)))
         for offer in offers:
-            room = free(offer, market)
-            left = None if room is None else room - self.taken.get(offer.no or 0, 0)
-            rests = offer.closed or backing_off(offer, market, now)
-            if not rests and (left is None or left >= machines):
+            if self.has_room(offer, market, machines, now):
                 return offer
         return None
+
+    def has_room(self, offer: Offer, market: Market, machines: int, now: datetime) -> bool:
+        """Whether an offer does not rest and has so many machines left."""
+        room = self.room(offer, market)
+        rests = offer.closed or backing_off(offer, market, now)
+        return not rests and (room is None or room >= machines)
+
+    def room(self, offer: Offer, market: Market) -> int | None:
+        """Return how many machines an offer has left: 0 is none, None unknown."""
+        room = free(offer, market)
+        return None if room is None else max(0, room - self.taken.get(offer.no or 0, 0))
 
     def after_taking(self, key: CandidateKey, offer: Offer, *, machines: int = 1) -> "Catalog":
         """Return the catalog with machines of an offer spoken for (SC-371)."""
@@ -112,6 +126,11 @@ class Catalog:
         """Return what is known of a candidate; the priors, if it is not on offer."""
         candidate = self.snapshot.find((offering, market))
         return CandidateStats() if candidate is None else candidate.stats
+
+    def without_warm(self, taken: Sequence[IdleMachine]) -> "Catalog":
+        """Return the catalog less warm machines that have been taken."""
+        keys = {one.machine.key for one in taken}
+        return replace(self, warm=tuple(one for one in self.warm if one.machine.key not in keys))
 
     def stats_of(self, number: int, market: Market) -> OfferStats | None:
         """Return what is known of an offer; None if it is not on offer any more."""

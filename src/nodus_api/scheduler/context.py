@@ -169,7 +169,7 @@ class LoopContext:
         async with self.attempts.batch(self.reign.token, nos) as batch:
             await work(batch)
             await move_together(batch)
-            settle(batch)
+            settle(batch, warm=self.supplier.caps.warm)
             known_better = await learn(batch)
             await calibrate(batch)
         self.catalog.touched.update(known_better)

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from hashlib import sha256
 
 from nodus_api.kernel.experience import Outcome
-from nodus_api.kernel.vocabulary import Market, Reason, Trigger
+from nodus_api.kernel.vocabulary import MachineState, Market, Reason, Trigger
 from nodus_api.scheduler.context import LoopContext
 from nodus_api.storage.batch import Batch
 from nodus_api.storage.offer_stats import Failure, OfferStats, read_stats, write_stats
@@ -17,6 +17,7 @@ log = logging.getLogger(__name__)
 LONGEST_BACKOFF = timedelta(seconds=1800)
 FIRST_BACKOFF = timedelta(seconds=30)
 
+_GRANTED = (MachineState.GRANTED, MachineState.REGISTERED)
 _NEVER_READY = (Reason.STARTUP_TIMEOUT, Reason.READINESS_FAILED)
 
 
@@ -66,9 +67,10 @@ async def note_starts(loop: LoopContext, batch: Batch) -> None:
         )
         if drilled:
             continue  # its machine did nothing wrong (SC-630)
-        if batch.loaded[no].attempt.live and record.attempt.reason in _NEVER_READY:
-            for tenancy in record.held:
-                machine = tenancy.machine
+        ended = batch.loaded[no].attempt.live and record.attempt.reason in _NEVER_READY
+        for tenancy in record.held:
+            machine = tenancy.machine
+            if (ended and machine.state in _GRANTED) or machine.key in record.unready:
                 outcomes.setdefault(machine.offer, {})[machine.market] = Failure.NEVER_READY
     if outcomes:
         await note_deliveries(loop, batch, outcomes)

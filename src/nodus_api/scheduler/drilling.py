@@ -63,7 +63,7 @@ async def take_drill(loop: LoopContext, command: Command) -> str:
                 batch.put(with_drill(record, _asked(command, batch.now)))
             else:
                 outcome, message = "Refused", why
-        settle(batch)
+        settle(batch, warm=loop.supplier.caps.warm)
         edit = WorkloadEdit(connection=batch.connection, now=batch.now, workload=None)
         await edit.answer(command, outcome, message or None)
     return outcome
@@ -124,7 +124,7 @@ async def make_faults(loop: LoopContext) -> None:
             drill = drill_of(record)
             if drill is not None and not drill.made:
                 fault = FaultInjection(kind=drill.loss.value, notice=drill.notice)
-                for one in record.held:
+                for one in record.kept:  # not a machine that lost its race (SC-342)
                     if one.machine.no is not None and one.machine.handle is not None:
                         wanted[one.machine.no] = one.machine.handle, fault
             batch.put(record)

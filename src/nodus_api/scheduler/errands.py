@@ -185,6 +185,8 @@ class Calls:
         self.deletes: Errands[int, DeletionObservation] = errands("delete", bucket=deletes)
         self.signals: Errands[int, None] = errands("signal")
         self.injections: Errands[int, None] = errands("inject")
+        self.wipes: Errands[int, None] = errands("wipe")
+        self.assigns: Errands[int, None] = errands("assign")
         self.notices: Errands[str, Sequence[Notice]] = errands("notices", 1)
         self.observations: Errands[str, Mapping[str, MachineView]] = errands("observe", 1)
         self.offers: Errands[str, Offered] = errands("offers", 1)
@@ -203,6 +205,8 @@ class Calls:
             self.deletes,
             self.signals,
             self.injections,
+            self.wipes,
+            self.assigns,
             self.notices,
             self.observations,
             self.offers,

@@ -9,6 +9,7 @@ from nodus_api.kernel.lifecycle import advance
 from nodus_api.kernel.moments import clamped
 from nodus_api.kernel.vocabulary import MachineState, Stage
 from nodus_api.scheduler.metrics import LoopMetrics
+from nodus_api.scheduler.racing import oldest
 from nodus_api.scheduler.stopping import end_unstarted
 from nodus_api.scheduler.told_times import possible
 from nodus_api.storage.records import AttemptRecord, Tenancy
@@ -31,17 +32,19 @@ def granted(
 ) -> AttemptRecord:
     """T7, and the end of a drain that waited for the grant, in one transaction (SC-006a).
 
-    `boot_p95` is what is known of its class: how long Starting may take (SC-613).
+    `boot_p95` is what is known of its class: how long Starting may take (SC-613). Where another
+    machine was granted before, this one only joins the race (SC-342).
     """
-    attempt = record.attempt
+    attempt, alone = record.attempt, oldest(record) is None
     earliest = min(tenancy.machine.requested, now)
     since = possible(metrics, view.billing_start or now, of="billing", now=now, since=earliest)
-    if attempt.stage is Stage.ACQUIRING:
+    first = attempt.stage is Stage.ACQUIRING
+    if first:
         event = events.CapacityGranted(at=now, billing_start=view.billing_start)
         if clamped(attempt, event):
             metrics.clamped.labels(event=type(event).__name__).inc()
         attempt = advance(attempt, event)
-    start = attempt.billing_start or since
+    start = (attempt.billing_start if first else None) or since
     machine = replace(
         tenancy.machine,
         state=MachineState.GRANTED,
@@ -53,6 +56,7 @@ def granted(
         next_try=None,
     )
     # Starting begins with the grant (SC-613), however long the machine has run unheard of
-    work = replace(record.work, limit_at=now + starting_limit(boot_p95), watermark=now)
+    limit = now + starting_limit(boot_p95) if first or alone else record.work.limit_at
+    work = replace(record.work, limit_at=limit, watermark=now)
     moved = replace(record.moved(attempt), work=work)
     return end_unstarted(moved.with_tenancy(replace(tenancy, machine=machine)), now)

@@ -39,5 +39,5 @@ def back_to_placing(record: AttemptRecord, now: datetime, message: str) -> Attem
     moved = record.moved(advance(record.attempt, events.AcquireFailed(at=now, message=message)))
     placement = moved.view.placement
     shown = replace(placement, choice=None) if placement else None
-    work = replace(moved.work, next_try=None, limit_at=None)
+    work = replace(moved.work, next_try=None, limit_at=None, hedge_at=None)
     return replace(moved, view=replace(moved.view, placement=shown), work=work)

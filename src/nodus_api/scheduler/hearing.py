@@ -24,6 +24,7 @@ from nodus_api.scheduler.deliveries import note_starts
 from nodus_api.scheduler.drilling import as_drilled
 from nodus_api.scheduler.ganging import save_together
 from nodus_api.scheduler.metrics import LoopMetrics
+from nodus_api.scheduler.racing import lose_machine, win, winners_start, with_winner_shown
 from nodus_api.scheduler.report_bodies import kept_text
 from nodus_api.scheduler.settling import ranks_with
 from nodus_api.scheduler.told_times import possible
@@ -112,7 +113,7 @@ async def apply_reports(loop: LoopContext) -> bool:
             batch.put(replace(record, unheard=False))
         for record in list(batch.records.values()):
             before, ranks = batch.loaded[record.no or 0], ranks_with(batch, record)
-            batch.put(_start_granted(record, before, waiting, ranks))
+            batch.put(_start_granted(record, before, waiting, ranks, batch.now))
         await note_starts(loop, batch)
 
     await loop.in_batches("reports", nos, work)
@@ -153,8 +154,8 @@ def _apply(
         return record
     heard = replace(tenancy, lease=replace(tenancy.lease, last_report=report.n))
     record = record.with_tenancy(heard)
-    if not record.attempt.live:
-        return record
+    if not record.attempt.live or heard not in record.kept:
+        return record  # what a machine says that has lost its race is no sign of the Attempt
     try:
         return _hear(loop, record, heard, report, now)
     except IllegalTransition as error:
@@ -176,7 +177,8 @@ def _hear(
         case "canStart":
             return record  # answered once all that came with it is heard: `_start_granted`
         case "started" if tenancy.lease.won:
-            return started(loop, record, at, restore_bytes=report.body.get("restoreBytes"))
+            restored = report.body.get("restoreBytes")
+            return started(loop, record, tenancy, at, restore_bytes=restored)
         case "started":
             raise IllegalTransition(record.attempt.stage, events.CommandStarted(at=at))
         case "heartbeat":
@@ -201,12 +203,14 @@ def _registered(
         lost = events.CapacityLost(
             at=at, trigger=Trigger.READINESS_FAILED, reason=Reason.READINESS_FAILED
         )
-        return _move(loop, record, as_drilled(record, lost, now))
-    pull = report.body.get("pullMs")
-    event = events.Registered(at=at, pull_seconds=None if pull is None else int(pull) // 1000)
+        return _lose(loop, record, tenancy, as_drilled(record, lost, now), now)
+    pull_ms = report.body.get("pullMs")
+    pull = None if pull_ms is None else int(pull_ms) // 1000
+    event = events.Registered(at=at, pull_seconds=pull)
     if tenancy.machine.state is MachineState.GRANTED:
         machine = replace(tenancy.machine, state=MachineState.REGISTERED, registered=at)
-        record = record.with_tenancy(replace(tenancy, machine=machine))
+        lease = replace(tenancy.lease, pull_seconds=pull)
+        record = record.with_tenancy(replace(tenancy, machine=machine, lease=lease))
     return _move(loop, record, event)
 
 
@@ -215,6 +219,7 @@ def _start_granted(
     before: AttemptRecord,
     waiting: Mapping[int, Sequence[Report]],
     ranks: Sequence[Attempt],
+    now: datetime,
 ) -> AttemptRecord:
     """Grant a start that was asked for, unless a later report made it void.
 
@@ -224,15 +229,21 @@ def _start_granted(
     if not all_registered(ranks):
         return record  # it asks again
     heard = {one.machine.no: one.lease.last_report for one in before.tenancies}
-    for tenancy in record.tenancies:
+    asked: list[tuple[datetime, int, Tenancy]] = []
+    for tenancy in record.kept:
         number, last = tenancy.machine.no or 0, tenancy.lease.last_report
         new = range(heard.get(number, last) + 1, last + 1)
-        if any(one.kind == "canStart" and one.n in new for one in waiting.get(number, ())):
-            record = _may_start(record, tenancy)
+        asked += [
+            (one.event_at, number, tenancy)
+            for one in waiting.get(number, ())
+            if one.kind == "canStart" and one.n in new
+        ]
+    for _, _, tenancy in sorted(asked, key=lambda one: one[:2]):
+        record = _may_start(record, tenancy, now)
     return record
 
 
-def _may_start(record: AttemptRecord, tenancy: Tenancy) -> AttemptRecord:
+def _may_start(record: AttemptRecord, tenancy: Tenancy, now: datetime) -> AttemptRecord:
     """The start CAS: the first machine that asks wins, and none while a stop is ordered (SC-341).
 
     The statement that writes it, `win_start`, looks again.
@@ -240,22 +251,28 @@ def _may_start(record: AttemptRecord, tenancy: Tenancy) -> AttemptRecord:
     attempt = record.attempt
     wanted = attempt.stage is Stage.STARTING and attempt.drain is None
     taken = any(one.lease.won for one in record.tenancies)
-    if not wanted or taken or attempt.registered is None:
+    if not wanted or taken or tenancy.machine.state is not MachineState.REGISTERED:
         return record
-    return record.with_tenancy(replace(tenancy, lease=replace(tenancy.lease, won=True)))
+    return win(record, tenancy, now)
 
 
 def started(
-    loop: LoopContext, record: AttemptRecord, at: datetime, *, restore_bytes: int | None = None
+    loop: LoopContext,
+    record: AttemptRecord,
+    tenancy: Tenancy,
+    at: datetime,
+    *,
+    restore_bytes: int | None = None,
 ) -> AttemptRecord:
     """T10; the limit is now the program's own (limits.maxDurationSeconds)."""
     event = events.CommandStarted(at=at, restore_bytes=restore_bytes)
-    record = _move(loop, record, event)
+    record = _move(loop, record, winners_start(record, tenancy, event))
+    record = with_winner_shown(record, tenancy)
     spec = WorkloadSpec.from_json(record.workload.kind, record.workload.spec)
     longest = spec.limits.max_duration_seconds
     begun = record.attempt.command_started or at
     limit = None if longest is None else begun + timedelta(seconds=longest)
-    return replace(record, work=replace(record.work, limit_at=limit))
+    return replace(record, work=replace(record.work, limit_at=limit, hedge_at=None))
 
 
 def ended(
@@ -276,10 +293,10 @@ def _ended(
     attempt = record.attempt
     if attempt.stage is Stage.STARTING and ending.started is not None and tenancy.lease.won:
         since = min(ending.started, at)
-        record = started(loop, record, since, restore_bytes=ending.restored)
+        record = started(loop, record, tenancy, since, restore_bytes=ending.restored)
         attempt = record.attempt
     if attempt.stage is Stage.STARTING:
-        return _never_started(loop, record, ending, at, now)
+        return _never_started(loop, record, tenancy, ending, at, now)
     if ending.exit_code is None and ending.signal is None:  # no end of a program that ran
         return _move(loop, record, events.RunFault(at=at, reason=Reason.INTERNAL_ERROR))
     return _move(
@@ -296,7 +313,12 @@ def _ended(
 
 
 def _never_started(
-    loop: LoopContext, record: AttemptRecord, ending: Ending, at: datetime, now: datetime
+    loop: LoopContext,
+    record: AttemptRecord,
+    tenancy: Tenancy,
+    ending: Ending,
+    at: datetime,
+    now: datetime,
 ) -> AttemptRecord:
     """The runner ended before the program: a stop it obeyed, or a start that failed.
 
@@ -308,9 +330,23 @@ def _never_started(
         lost = events.CapacityLost(
             at=at, trigger=Trigger.PROVIDER_EVIDENCE, reason=Reason.NODE_LOST
         )
-        return _move(loop, record, as_drilled(record, lost, now))
+        return _lose(loop, record, tenancy, as_drilled(record, lost, now), now)
     reason = _START_FAULTS.get(ending.error or "", Reason.INTERNAL_ERROR)
     return _move(loop, record, events.StartFault(at=at, reason=reason))
+
+
+def _lose(
+    loop: LoopContext,
+    record: AttemptRecord,
+    tenancy: Tenancy,
+    lost: events.CapacityLost,
+    now: datetime,
+) -> AttemptRecord:
+    """T12 or T15; of two machines that race, only this one is lost (SC-342)."""
+    after = lose_machine(record, tenancy, lost, now)
+    if not after.attempt.live and clamped(record.attempt, lost):
+        loop.metrics.clamped.labels(event=type(lost).__name__).inc()
+    return after
 
 
 def _move(loop: LoopContext, record: AttemptRecord, event: events.Event) -> AttemptRecord:

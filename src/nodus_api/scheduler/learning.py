@@ -54,12 +54,15 @@ def _taught(before: AttemptRecord, after: AttemptRecord, tenancy: Tenancy) -> It
         return  # it has only been intended, or its part was over before
     if was.machine.granted is None:
         yield Outcome(grant_seconds=_seconds(machine.requested, machine.granted))
+    since = max(machine.granted, tenancy.lease.held)  # a warm machine had other tenants before
     if attempt.command_started and not before.attempt.command_started and tenancy.lease.won:
-        boot = None if attempt.resumes else _seconds(machine.granted, attempt.command_started)
-        yield Outcome(successes=1, boot_seconds=boot)  # a restore's time is R, not b (SC-320)
+        # a restore's time is R, not b (SC-320), and a warm start tells nothing of a cold one
+        cold = since == machine.granted and not attempt.resumes
+        boot = _seconds(since, attempt.command_started) if cold else None
+        yield Outcome(successes=1, boot_seconds=boot)
     if before.attempt.live and attempt.finished is not None and not attempt.live:
         yield Outcome(
-            exposure_hours=_seconds(machine.granted, attempt.finished) / 3600.0,
+            exposure_hours=_seconds(since, attempt.finished) / 3600.0,
             interruptions=1 if _interrupted(after, tenancy) else 0,
         )
     stops = [at for at in (machine.releasing, attempt.finished) if at is not None]

@@ -18,6 +18,7 @@ from nodus_api.scheduler.drilling import make_faults
 from nodus_api.scheduler.errands import Calls
 from nodus_api.scheduler.forgetting import forget_checkpoints
 from nodus_api.scheduler.hearing import apply_reports
+from nodus_api.scheduler.hedging import hedge_late
 from nodus_api.scheduler.intake import take_commands
 from nodus_api.scheduler.lease import Leadership
 from nodus_api.scheduler.metrics import LoopMetrics
@@ -30,6 +31,7 @@ from nodus_api.scheduler.retiring import retire_finished
 from nodus_api.scheduler.spending import stop_at_limits
 from nodus_api.scheduler.timing import apply_deadlines, pass_orders_on
 from nodus_api.scheduler.upkeep import Upkeep
+from nodus_api.scheduler.warming import keep_warm
 from nodus_api.storage.agenda import Agenda, Bounds
 from nodus_api.storage.attempt_store import AttemptStore
 from nodus_api.storage.catalog_store import CatalogStore
@@ -241,6 +243,8 @@ class Passes:
             ("fill", lambda: fill_slots(loop), True),
             ("offers", lambda: sync_offers(loop), True),
             ("place", lambda: place_queued(loop), True),
+            ("hedge", lambda: hedge_late(loop), True),
+            ("warm", lambda: keep_warm(loop), True),
             ("request", lambda: request_machines(loop), True),
             ("signal", lambda: pass_orders_on(loop), True),
             ("reports", lambda: apply_reports(loop), True),
@@ -275,5 +279,5 @@ class Passes:
             return None
 
 
-_LEAVES_WORK = frozenset({"request", "end", "replace", "release", "retire"})
+_LEAVES_WORK = frozenset({"warm", "request", "end", "replace", "release", "retire"})
 """Steps whose work is taken up by an earlier step of the next pass, or goes on in it."""

@@ -79,6 +79,11 @@ class LoopMetrics:
             ["outcome"],
             registry=self.registry,
         )
+        self.hedges = Counter(
+            "nodus_scheduler_hedges",
+            "Second machines asked for because the first was late (SC-340).",
+            registry=self.registry,
+        )
         self.orphans = Counter(
             "nodus_scheduler_orphans", "Machines found without a use.", registry=self.registry
         )

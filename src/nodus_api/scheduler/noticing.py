@@ -17,8 +17,10 @@ from nodus_api.kernel.vocabulary import Reason, Stage, Trigger
 from nodus_api.scheduler.context import LoopContext
 from nodus_api.scheduler.desiring import end_unstarted, with_stop_order
 from nodus_api.scheduler.drilling import drill_of
+from nodus_api.scheduler.racing import rivals, without
+from nodus_api.storage import records
 from nodus_api.storage.batch import Batch
-from nodus_api.storage.records import AttemptRecord
+from nodus_api.storage.records import AttemptRecord, Tenancy
 from nodus_api.suppliers.supplier import Notice
 
 log = logging.getLogger(__name__)
@@ -48,10 +50,10 @@ async def _apply(loop: LoopContext, deadlines: Mapping[str, datetime]) -> None:
 
     async def work(batch: Batch) -> None:
         for record in list(batch.records.values()):
-            for tenancy in record.held:
+            for tenancy in record.kept:  # one that lost its race is going anyway (SC-342)
                 deadline = deadlines.get(tenancy.machine.handle or "")
                 if deadline is not None:
-                    record = _noticed(loop, record, deadline, batch.now)
+                    record = _noticed(loop, record, tenancy, deadline, batch.now)
             batch.put(record)
 
     attempts = {one.attempt for one in sightings if one.handle in deadlines}
@@ -59,11 +61,16 @@ async def _apply(loop: LoopContext, deadlines: Mapping[str, datetime]) -> None:
 
 
 def _noticed(
-    loop: LoopContext, record: AttemptRecord, deadline: datetime, now: datetime
+    loop: LoopContext,
+    record: AttemptRecord,
+    tenancy: Tenancy,
+    deadline: datetime,
+    now: datetime,
 ) -> AttemptRecord:
     """Begin the drain of a notice, or bring a standing drain's deadline nearer (SC-013).
 
-    A notice whose deadline passed so long ago came to nothing (scenario 23).
+    A notice whose deadline passed so long ago came to nothing (scenario 23). Of two machines that
+    race for the start the noticed one is out (SC-342): the other one runs the program.
     """
     attempt = record.attempt
     if attempt.stage not in _NOTICED or now >= deadline + NOTICE_OVERTIME:
@@ -71,16 +78,19 @@ def _noticed(
     standing = attempt.drain
     if standing is not None and standing.deadline is not None and standing.deadline <= deadline:
         return record
-    spec = WorkloadSpec.from_json(record.workload.kind, record.workload.spec)
-    end = drain_deadline(now, timedelta(seconds=spec.stop_grace_seconds), deadline)
     drill = drill_of(record)
     drilled = drill is not None and drill.loss is Loss.PREEMPTION and drill.in_force(attempt, now)
+    trigger = Trigger.DRILL if drilled else Trigger.PREEMPTION_NOTICE
+    if standing is None and not tenancy.lease.won and rivals(record, tenancy):
+        return without(record, tenancy, now, records.Loss(trigger=trigger, reason=Reason.PREEMPTED))
+    spec = WorkloadSpec.from_json(record.workload.kind, record.workload.spec)
+    end = drain_deadline(now, timedelta(seconds=spec.stop_grace_seconds), deadline)
     ordered = record.moved(
         advance(
             attempt,
             events.StopRequested(
                 at=now,
-                trigger=Trigger.DRILL if drilled else Trigger.PREEMPTION_NOTICE,
+                trigger=trigger,
                 reason=Reason.PREEMPTED,
                 deadline=end,
             ),

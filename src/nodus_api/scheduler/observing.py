@@ -13,12 +13,13 @@ from functools import partial
 from nodus_api.kernel import events
 from nodus_api.kernel.attempt import Attempt
 from nodus_api.kernel.errors import IllegalTransition
-from nodus_api.kernel.lifecycle import advance
 from nodus_api.kernel.vocabulary import MachineState, Market, Reason, Stage, Trigger
 from nodus_api.scheduler.context import LoopContext
 from nodus_api.scheduler.deliveries import note_starts
 from nodus_api.scheduler.drilling import as_drilled
 from nodus_api.scheduler.hearing import Ending, ended
+from nodus_api.scheduler.racing import lose_machine
+from nodus_api.scheduler.settling import released
 from nodus_api.scheduler.told_times import possible
 from nodus_api.storage.batch import Batch
 from nodus_api.storage.machine_store import Sighting
@@ -97,7 +98,7 @@ async def _apply(
                 view = views.get(tenancy.machine.handle or "")
                 if tenancy.machine.state in _IN_USE and number not in waiting:
                     record = _observed(loop, watch, record, tenancy, view, batch.now)
-            batch.put(record)
+            batch.put(_without_dead_idle(record, watch, views, batch.now))
         await note_starts(loop, batch)
 
     telling = [one for one in sightings if _tells(one, views, watch)]
@@ -134,6 +135,18 @@ def _observed(
     except IllegalTransition:
         loop.metrics.dropped.labels(event="exit").inc()
     return _lost(loop, record, tenancy, view, now)
+
+
+def _without_dead_idle(
+    record: AttemptRecord, watch: Watch, views: Mapping[str, MachineView], now: datetime
+) -> AttemptRecord:
+    """Let go of a warm machine that nobody has and that is no more (SC-343)."""
+    for tenancy in record.tenancies:
+        view = views.get(tenancy.machine.handle or "")
+        dead = watch.lost(tenancy.machine.no or 0) if view is None else view.condition in _ENDED
+        if tenancy.idle and dead:
+            record = record.with_tenancy(released(tenancy, now))
+    return record
 
 
 def _seen(record: AttemptRecord, now: datetime) -> AttemptRecord:
@@ -178,4 +191,4 @@ def _lost(
         "a machine is lost",
         extra={"attempt": record.attempt.name, "reason_text": event.reason.value},
     )
-    return record.moved(advance(record.attempt, event))
+    return lose_machine(record, tenancy, event, now)

@@ -4,14 +4,15 @@ Claim and decision stand in one transaction, so a crash between them leaves noth
 an Attempt that finds no offering costs no revision unless its reasons changed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from nodus_api.kernel import events
 from nodus_api.kernel.calibration import Calibration, factors, usual_hours
-from nodus_api.kernel.deadlines import ACQUIRE_LIMIT
+from nodus_api.kernel.deadlines import ACQUIRE_LIMIT, starting_limit
 from nodus_api.kernel.explaining import Told, told_of
+from nodus_api.kernel.hedging import late_at, may_hedge
 from nodus_api.kernel.lifecycle import advance
 from nodus_api.kernel.offering import Family
 from nodus_api.kernel.placement import (
@@ -26,15 +27,19 @@ from nodus_api.kernel.placement import (
 from nodus_api.kernel.replacement import needs_on_demand
 from nodus_api.kernel.spec import WorkloadSpec
 from nodus_api.kernel.vocabulary import Market, Stage, WaitingFor, WorkloadState
+from nodus_api.kernel.warmth import with_warm
 from nodus_api.scheduler.catalog import Catalog
 from nodus_api.scheduler.context import LoopContext
 from nodus_api.scheduler.ganging import Ranks, units
 from nodus_api.scheduler.intents import intended
+from nodus_api.scheduler.keeping import idle_until_assigned
 from nodus_api.scheduler.settling import budget, counters_of
+from nodus_api.scheduler.warm_pool import pick, reassigned, warm_rooms
 from nodus_api.storage.batch import Batch
 from nodus_api.storage.calibration_store import Lineage, read_calibrations
 from nodus_api.storage.catalog_store import Failure
 from nodus_api.storage.checkpoint_store import restore_sources
+from nodus_api.storage.machine_store import IdleMachine
 from nodus_api.storage.records import AttemptRecord, Decided
 
 
@@ -45,20 +50,13 @@ async def place_queued(loop: LoopContext) -> bool:
     nos = await loop.agenda.attempts("place")
     if not nos:
         return False
-    room = _Room(await loop.view.look(await loop.agenda.now()))
+    room = _Room(await _look(loop))
 
     async def work(batch: Batch) -> None:
         catalog = room.catalog
-        resuming = [no for no, record in batch.records.items() if record.attempt.resumes]
-        stored = await restore_sources(batch.connection, resuming) if resuming else {}
-        known = await read_calibrations(
-            batch.connection, [Lineage.of(one.workload) for one in batch.records.values()]
-        )
+        past_of = await read_pasts(batch)
         for ranks in units(batch.records.values()):
-            sizes = [stored[one.no].size_bytes for one in ranks if one.no in stored]
-            of = Lineage.of(ranks[0].workload)
-            past = _Past(restore_bytes=max(sizes, default=None), calibrations=known.get(of, {}))
-            catalog = _place(loop, batch, ranks, catalog, past)
+            catalog = _place(loop, batch, ranks, catalog, past_of(ranks))
         room.catalog = catalog
 
     await loop.in_batches("place", nos, work)
@@ -73,7 +71,7 @@ class _Room:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Past:
+class Past:
     """What earlier Attempts left to the next (SC-301)."""
 
     restore_bytes: int | None
@@ -82,7 +80,32 @@ class _Past:
     """What runs of the same name have taught (SC-352)."""
 
 
-def _place(loop: LoopContext, batch: Batch, ranks: Ranks, catalog: Catalog, past: _Past) -> Catalog:
+async def read_pasts(batch: Batch) -> Callable[[Ranks], Past]:
+    """Read what a batch's Attempts may go on from, and return how to find it."""
+    resuming = [no for no, record in batch.records.items() if record.attempt.resumes]
+    stored = await restore_sources(batch.connection, resuming) if resuming else {}
+    known = await read_calibrations(
+        batch.connection, [Lineage.of(one.workload) for one in batch.records.values()]
+    )
+
+    def of(ranks: Ranks) -> Past:
+        sizes = [stored[one.no].size_bytes for one in ranks if one.no in stored]
+        lineage = Lineage.of(ranks[0].workload)
+        return Past(restore_bytes=max(sizes, default=None), calibrations=known.get(lineage, {}))
+
+    return of
+
+
+async def _look(loop: LoopContext) -> Catalog:
+    """Look at the catalog, and at the warm machines where there can be any."""
+    catalog = await loop.view.look(await loop.agenda.now())
+    if not loop.supplier.caps.warm:
+        return catalog
+    warm, restarting = await loop.machines.idle(), await loop.machines.restarting()
+    return replace(catalog, warm=tuple(warm), restarting=restarting)
+
+
+def _place(loop: LoopContext, batch: Batch, ranks: Ranks, catalog: Catalog, past: Past) -> Catalog:
     """Move one Attempt, or all ranks of a gang, by what placement decides (SC-130, SC-131).
 
     Return what is left of the catalog.
@@ -90,12 +113,15 @@ def _place(loop: LoopContext, batch: Batch, ranks: Ranks, catalog: Catalog, past
     now = batch.now
     if not all(_may_place(one, now) for one in ranks):
         return catalog
+    if ranks[0].attempt.gang is not None and ranks[0].workload.uid in catalog.restarting:
+        return catalog  # in a moment there are machines for it (SC-134)
     spec = WorkloadSpec.from_json(ranks[0].workload.kind, ranks[0].workload.spec)
     claimed = [_claimed(one, spec, now) for one in ranks]
-    request = _request(claimed, spec, catalog, past)
-    seen = catalog.snapshot
+    request = request_of(claimed, spec, catalog, past)
+    rooms = warm_rooms(catalog, ranks[0], spec) if catalog.warm else {}
+    seen = with_warm(catalog.snapshot, rooms, spec.resources, len(claimed))
     decision = place(request, seen, now)
-    moved, catalog = _decided(loop, claimed, decision, catalog, now)
+    moved, catalog = _decided(loop, batch, claimed, decision, catalog)
     for before, after in zip(ranks, moved, strict=True):
         batch.put(after)
         if after.no is not None and _tells_more(before, after):
@@ -127,7 +153,7 @@ def _claimed(record: AttemptRecord, spec: WorkloadSpec, now: datetime) -> Attemp
     return record.moved(advance(record.attempt, events.Claimed(at=now, start_deadline=deadline)))
 
 
-def _request(ranks: Ranks, spec: WorkloadSpec, catalog: Catalog, past: _Past) -> PlacementRequest:
+def request_of(ranks: Ranks, spec: WorkloadSpec, catalog: Catalog, past: Past) -> PlacementRequest:
     """Ask for all ranks at once: what any of them lost or did not get is avoided for all."""
     lead = ranks[0].attempt
     lost = (one for record in ranks for one in record.slot.lost_candidates)
@@ -185,11 +211,12 @@ def _failed_acquisitions(record: AttemptRecord, catalog: Catalog) -> tuple[Faile
 
 
 def _decided(
-    loop: LoopContext, ranks: Ranks, decision: Decision, catalog: Catalog, now: datetime
+    loop: LoopContext, batch: Batch, ranks: Ranks, decision: Decision, catalog: Catalog
 ) -> tuple[Ranks, Catalog]:
+    now = batch.now
     match decision.outcome:
         case Outcome.PLACED:
-            return _placed(loop, ranks, decision, catalog, now)
+            return _placed(loop, batch, ranks, decision, catalog)
         case Outcome.WAITING:
             return [_waits(one, decision, now) for one in ranks], catalog
         case Outcome.UNPLACEABLE:
@@ -198,17 +225,22 @@ def _decided(
 
 
 def _placed(
-    loop: LoopContext, ranks: Ranks, decision: Decision, catalog: Catalog, now: datetime
+    loop: LoopContext, batch: Batch, ranks: Ranks, decision: Decision, catalog: Catalog
 ) -> tuple[Ranks, Catalog]:
     """T3: the placement and the intents of its machines, in one transaction (SC-608).
 
-    A gang's machines all come from one offer, which has the room for them (SC-131).
+    A gang's machines all come from one offer, which has the room for them (SC-131). What is there
+    warm is granted at once (T7, SC-343).
     """
     assert decision.chosen is not None  # noqa: S101 - Placed has a choice
-    candidate = decision.chosen.candidate
-    offer = catalog.choose(candidate.key, now, machines=len(ranks))
+    candidate, now = decision.chosen.candidate, batch.now
+    spec = WorkloadSpec.from_json(ranks[0].workload.kind, ranks[0].workload.spec)
+    warm, offer = pick(catalog, ranks[0], spec, candidate.key, now, machines=len(ranks))
     if offer is None or offer.no is None:
         raise LookupError(f"no offer of {candidate.offering.name} has the room its class shows")
+    choice, gang = decision.placement.choice, ranks[0].attempt.gang
+    alternatives = choice is not None and bool(choice.fallbacks)
+    hedges = alternatives and gang is None and may_hedge(spec.placement)
     placed = []
     for record in ranks:
         tenancy = intended(
@@ -221,9 +253,38 @@ def _placed(
             now=now,
         )
         moved = record.moved(advance(record.attempt, events.Placed(at=now))).with_tenancy(tenancy)
-        work = replace(record.work, next_try=None, limit_at=now + ACQUIRE_LIMIT)
+        work = replace(
+            record.work,
+            next_try=None,
+            limit_at=now + ACQUIRE_LIMIT,
+            hedge_at=late_at(now, candidate.stats) if hedges else None,
+        )
         placed.append(_shown(replace(moved, work=work), decision))
-    return placed, catalog.after_taking(candidate.key, offer, machines=len(ranks))
+    for rank, idle in enumerate(warm):
+        placed[rank] = _on_warm(loop, batch, placed[rank], idle, boot_p95=candidate.stats.boot_p95)
+    made = len(ranks) - len(warm)
+    left = catalog.after_taking(candidate.key, offer, machines=made) if made else catalog
+    return placed, left.without_warm(warm)
+
+
+def _on_warm(
+    loop: LoopContext, batch: Batch, record: AttemptRecord, idle: IdleMachine, *, boot_p95: float
+) -> AttemptRecord:
+    """T3 and T7 at once: what was just intended is there, and takes the program next (SC-343)."""
+    (intent,), now = record.kept, batch.now
+    tenancy = reassigned(loop.reign, idle, now, intent)
+    idled = idle_until_assigned(idle, now)
+    batch.idled += [] if idled is None else [idled]
+    without = tuple(one for one in record.tenancies if one.machine.key != intent.machine.key)
+    event = events.CapacityGranted(at=now, billing_start=now)
+    moved = replace(record, tenancies=without).moved(advance(record.attempt, event))
+    placement = record.view.placement
+    if placement is not None and placement.choice is not None:
+        shown = replace(placement, choice=replace(placement.choice, warm_reuse=True))
+        moved = replace(moved, view=replace(moved.view, placement=shown))
+    limit = now + starting_limit(timedelta(seconds=boot_p95))
+    work = replace(moved.work, limit_at=limit, watermark=now)
+    return replace(moved, work=work).with_tenancy(tenancy)
 
 
 def _waits(record: AttemptRecord, decision: Decision, now: datetime) -> AttemptRecord:

@@ -11,6 +11,7 @@ from nodus_api.kernel.events import DeletionProven
 from nodus_api.kernel.moments import clamped
 from nodus_api.kernel.vocabulary import MachineState
 from nodus_api.scheduler.context import LoopContext
+from nodus_api.scheduler.keeping import idle_until_gone
 from nodus_api.scheduler.offers import capacity_came_back
 from nodus_api.scheduler.setbacks import retry_wait
 from nodus_api.scheduler.settling import released
@@ -18,7 +19,7 @@ from nodus_api.scheduler.stopping import end_unstarted
 from nodus_api.scheduler.told_times import possible
 from nodus_api.storage.batch import Batch
 from nodus_api.storage.machine_store import Sighting, Unused
-from nodus_api.storage.records import AttemptRecord, Tenancy
+from nodus_api.storage.records import AttemptRecord, IdleTime, Tenancy
 from nodus_api.suppliers.supplier import (
     DeletionObservation,
     MachineCondition,
@@ -53,8 +54,10 @@ async def release(loop: LoopContext) -> bool:
         for record in list(batch.records.values()):
             for tenancy in record.tenancies:
                 look = looks.get(tenancy.machine.no or 0)
-                if look is not None and tenancy.machine.state is MachineState.RELEASING:
+                leaving = tenancy.machine.state is MachineState.RELEASING
+                if look is not None and leaving and tenancy.lease.latest:
                     record = _after_look(loop, record, tenancy, look, batch.now)
+                    batch.idled += _idle_to_the_end(record, tenancy)
             if record.attempt.live:
                 record = end_unstarted(record, batch.now)
             gone.update(_gone(record) - _gone(batch.loaded[record.no or 0]))
@@ -126,6 +129,13 @@ def _later(tenancy: Tenancy, now: datetime) -> Tenancy:
     return replace(tenancy, machine=moved)
 
 
+def _idle_to_the_end(record: AttemptRecord, tenancy: Tenancy) -> list[IdleTime]:
+    """Return what a warm machine has cost idle, if it is gone now (SC-344)."""
+    now = next(one for one in record.tenancies if one.machine.key == tenancy.machine.key)
+    idle = idle_until_gone(now)
+    return [] if idle is None else [idle]
+
+
 def _gone(record: AttemptRecord) -> set[int]:
     return {
         one.machine.no or 0 for one in record.tenancies if one.machine.state is MachineState.GONE
@@ -181,7 +191,8 @@ async def _release_left(loop: LoopContext, unused: Mapping[str, Unused]) -> None
     async def work(batch: Batch) -> None:
         for record in list(batch.records.values()):
             for tenancy in record.tenancies:
-                if left.get(tenancy.machine.key) == record.no and not record.attempt.live:
+                left_by = left.get(tenancy.machine.key)
+                if left_by == record.no and tenancy.lease.latest and not record.attempt.live:
                     record = record.with_tenancy(released(tenancy, batch.now))
             batch.put(record)
 

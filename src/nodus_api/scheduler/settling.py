@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from nodus_api.kernel.attempt import Attempt, Checkpoints, CostSegment
-from nodus_api.kernel.billing import Release, charge, clock_of, cover_of, proof_of_life
+from nodus_api.kernel.billing import Release, charge, proof_of_life
 from nodus_api.kernel.events import DeletionProven, Recovered
 from nodus_api.kernel.gang import release_of
 from nodus_api.kernel.lifecycle import advance
@@ -21,6 +21,8 @@ from nodus_api.kernel.replacement import Replacement, SlotCounters, decide
 from nodus_api.kernel.spec import WorkloadSpec
 from nodus_api.kernel.vocabulary import MachineState, Reason, Stage, Trigger, WorkloadState
 from nodus_api.scheduler.checkpointing import interval_of
+from nodus_api.scheduler.keeping import keep_machine
+from nodus_api.scheduler.machine_clocks import billed, clocks_of
 from nodus_api.storage.batch import Batch
 from nodus_api.storage.records import AttemptRecord, Slot, Tenancy, Workload
 
@@ -28,8 +30,11 @@ LOSSES_KEPT = 10
 """How many lost candidates a slot remembers; placement looks back 15 minutes."""
 
 
-def settle(batch: Batch) -> None:
-    """Draw the consequences of every change in the batch."""
+def settle(batch: Batch, *, warm: bool = False) -> None:
+    """Draw the consequences of every change in the batch.
+
+    `warm`: whether the supplier can keep machines for another Attempt (SC-343).
+    """
     for no in list(batch.records):
         before, record = batch.loaded[no], batch.records[no]
         if record == before:
@@ -40,13 +45,14 @@ def settle(batch: Batch) -> None:
         if before.attempt.live and not record.attempt.live:
             # its cost first: the decision asks what the limit leaves
             record = _without_untold_start(before, record)
+            record = keep_machine(before, record, batch.now) if warm else record
             record = count_costs(release_machines(record, batch.now), release)
             if record.attempt.gang is None:  # a gang's slots are decided together
                 record = decide_slot(record, batch.now, barred=barred(before))
             lost = record.restore_lost or restore_lost(record.attempt)
             record = replace(record, restore_lost=lost)
         record = prove_deletion(record)
-        if _billed_times(record.attempt) != _billed_times(before.attempt):
+        if _billed_times(record) != _billed_times(before):
             record = count_costs(record, release)
         batch.put(_with_checkpoints(record))
         share_budget(batch, batch.loaded[no], record)
@@ -74,11 +80,16 @@ def _without_untold_start(before: AttemptRecord, record: AttemptRecord) -> Attem
 
     Nobody was told of it, and its statement would refuse an Attempt that has left Starting.
     """
-    won = {one.machine.key for one in before.tenancies if one.lease.won}
-    for tenancy in record.tenancies:
-        if tenancy.lease.won and tenancy.machine.key not in won:
-            lease = replace(tenancy.lease, won=False)
-            record = record.with_tenancy(replace(tenancy, lease=lease))
+    known = {one.machine.key: one.lease for one in before.tenancies}
+    untold = any(
+        one.lease.won and not (one.machine.key in known and known[one.machine.key].won)
+        for one in record.tenancies
+    )
+    for tenancy in record.tenancies if untold else ():
+        lease, old = tenancy.lease, known.get(tenancy.machine.key)
+        beaten = lease.lost_cause is None and (old is None or old.lost is None)
+        lease = replace(lease, won=False, lost=None if beaten else lease.lost)
+        record = record.with_tenancy(replace(tenancy, lease=lease))
     return record
 
 
@@ -88,8 +99,13 @@ def restore_lost(attempt: Attempt) -> bool:
 
 
 def release_machines(record: AttemptRecord, now: datetime) -> AttemptRecord:
-    """Queue the deletion of every machine that the Attempt still holds (SC-608)."""
+    """Queue the deletion of every machine that the Attempt still holds (SC-608).
+
+    But for one that is kept for another Attempt (SC-343).
+    """
     for tenancy in record.held:
+        if tenancy.machine.warm_until is not None:
+            continue
         record = record.with_tenancy(released(tenancy, now))
     return record
 
@@ -111,19 +127,23 @@ def released(tenancy: Tenancy, now: datetime) -> Tenancy:
                 gone_seen=None,
                 tries=0,
                 next_try=None,
+                warm_until=None,
             )
             return replace(tenancy, machine=leaving)
 
 
 def prove_deletion(record: AttemptRecord) -> AttemptRecord:
-    """T18 once every machine of an ended Attempt is gone; the billed one's time counts (SC-342)."""
+    """T18 once every machine of an ended Attempt is gone; the billed one's time counts (SC-342).
+
+    One that was wiped for another Attempt is gone for this one (SC-344).
+    """
     attempt, tenancies = record.attempt, record.tenancies
     if attempt.live or attempt.deletion_proven is not None or not tenancies:
         return record
-    if any(one.machine.state is not MachineState.GONE for one in tenancies):
+    if any(one.over_at is None for one in tenancies):
         return record
     payer = billed(record)
-    times = [one.machine.gone for one in ([payer] if payer else tenancies)]
+    times = [one.over_at for one in ([payer] if payer else tenancies)]
     at = max(time for time in times if time is not None)
     return record.moved(advance(attempt, DeletionProven(at=at)))
 
@@ -229,22 +249,14 @@ def count_costs(record: AttemptRecord, release: Release = Release.NOT_NEEDED) ->
 
     A workload's limit is a hard cap: what lies beyond it is ours (SC-522).
     """
+    watermark = proof_of_life(record.attempt, record.work.watermark)
+    limit = budget(record)
     segments: list[CostSegment] = []
-    attempt, tenancy = record.attempt, billed(record)
-    watermark = proof_of_life(attempt, record.work.watermark)
-    if tenancy is not None and tenancy.machine.no is not None:
-        clock = clock_of(
-            attempt,
-            machine=tenancy.machine.no,
-            rate_usd_per_hour=tenancy.lease.rate_usd_per_hour,
-            increment=tenancy.machine.increment,
-            minimum=tenancy.machine.minimum,
-        )
-        if clock is not None:
-            counted = charge(
-                clock, cover=cover_of(attempt, release), watermark=watermark, cap_usd=budget(record)
-            )
-            segments += counted.segments
+    for counted in clocks_of(record, release):
+        until = watermark if counted.accrues else None
+        segments += charge(
+            counted.clock, cover=counted.cover, watermark=until, cap_usd=limit
+        ).segments
     view = replace(record.view, segments=tuple(segments))
     return replace(record, view=view, work=replace(record.work, accrued=watermark))
 
@@ -271,27 +283,20 @@ def share_budget(batch: Batch, before: AttemptRecord, after: AttemptRecord) -> N
             batch.put(replace(other, spent_elsewhere=other.spent_elsewhere + more))
 
 
-def _billed_times(attempt: Attempt) -> tuple[datetime | None, ...]:
+def _billed_times(record: AttemptRecord) -> tuple[object, ...]:
     """Return what a bill depends on, but for proofs of life: those are `accrue`'s (SC-508)."""
+    attempt = record.attempt
     return (
         attempt.billing_start,
         attempt.registered,
         attempt.command_started,
         attempt.finished,
         attempt.deletion_proven,
+        *(
+            (one.machine.key, one.machine.billing_start, one.over_at, one.lease.lost)
+            for one in record.tenancies
+        ),
     )
-
-
-def billed(record: AttemptRecord) -> Tenancy | None:
-    """Return the machine that the customer pays: the winner, else the first granted (SC-342)."""
-    granted = [one for one in record.tenancies if one.machine.billing_start is not None]
-    won = next((one for one in granted if one.lease.won), None)
-    return won or min(granted, key=_granted_order, default=None)
-
-
-def _granted_order(tenancy: Tenancy) -> tuple[datetime, int]:
-    machine = tenancy.machine
-    return machine.granted or machine.requested, machine.no or 0
 
 
 def _with_checkpoints(record: AttemptRecord) -> AttemptRecord:
@@ -325,20 +330,30 @@ def last_loss(slot: Slot) -> datetime | None:
 
 
 def losses(record: AttemptRecord) -> tuple[dict[str, str], ...]:
-    """Return the slot's lost candidates, with this one if the Attempt was Lost (SC-311).
+    """Return the slot's lost candidates, with those of this Attempt if it was Lost (SC-311).
 
     Not by a drill: that counts nowhere (SC-120, SC-630), and its candidate did nothing wrong.
     """
     kept = tuple(dict(one) for one in record.slot.lost_candidates)
-    attempt, placement = record.attempt, record.view.placement
-    choice = placement.choice if placement else None
-    if attempt.stage is not Stage.LOST or choice is None or attempt.finished is None:
+    attempt = record.attempt
+    if attempt.stage is not Stage.LOST or attempt.finished is None:
         return kept
     if attempt.interruption is not None and attempt.interruption.trigger is Trigger.DRILL:
         return kept
-    lost = {
-        "offering": choice.offering,
-        "market": choice.market.value,
-        "at": attempt.finished.isoformat(),
-    }
-    return (*kept, lost)[-LOSSES_KEPT:]
+    lost = [
+        {
+            "offering": one.machine.offering,
+            "market": one.machine.market.value,
+            "at": attempt.finished.isoformat(),
+        }
+        for one in record.tenancies
+        if one.machine.billing_start is not None and _lost_with(record, one)
+    ]
+    return (*kept, *lost)[-LOSSES_KEPT:]
+
+
+def _lost_with(record: AttemptRecord, tenancy: Tenancy) -> bool:
+    """Whether a machine's loss is the Attempt's: of a race without a winner, that of each."""
+    if any(one.lease.won for one in record.tenancies):
+        return tenancy.lease.won
+    return tenancy.lease.lost is None or tenancy.lease.lost_cause is not None

@@ -33,7 +33,7 @@ def stop(
 def with_stop_order(record: AttemptRecord, grace: timedelta) -> AttemptRecord:
     """Put the order to stop on every lease, where the answers to reports take it from."""
     order = {"kind": STOP_ORDER, "graceMs": grace // timedelta(milliseconds=1)}
-    for tenancy in record.held:
+    for tenancy in record.kept:
         ordered = replace(tenancy.lease, orders=(order,))
         record = record.with_tenancy(replace(tenancy, lease=ordered))
     return record
@@ -41,7 +41,7 @@ def with_stop_order(record: AttemptRecord, grace: timedelta) -> AttemptRecord:
 
 def without_orders(record: AttemptRecord) -> AttemptRecord:
     """Take a stop that came to nothing back from every lease."""
-    for tenancy in record.held:
+    for tenancy in record.kept:
         record = record.with_tenancy(replace(tenancy, lease=replace(tenancy.lease, orders=())))
     return record
 

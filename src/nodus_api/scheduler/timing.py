@@ -17,6 +17,7 @@ from nodus_api.scheduler.deliveries import note_starts
 from nodus_api.scheduler.drilling import as_drilled
 from nodus_api.scheduler.ganging import release_late_ranks
 from nodus_api.scheduler.handing_back import give_up
+from nodus_api.scheduler.racing import lose_machine, oldest, rivals, without
 from nodus_api.scheduler.setbacks import LONGEST_OF_CALLS
 from nodus_api.scheduler.settling import ranks_with, release_machines
 from nodus_api.scheduler.stopping import end_unstarted, without_orders
@@ -76,12 +77,9 @@ def _overdue(record: AttemptRecord, now: datetime) -> AttemptRecord:
             passed = record.moved(advance(attempt, events.StartDeadlinePassed(at=now)))
             return end_unstarted(passed, now)
         case Overdue.ACQUIRE:
-            return give_up(record, now)
+            return _not_granted(record, now)
         case Overdue.STARTUP:
-            late = events.CapacityLost(
-                at=now, trigger=Trigger.STARTUP_TIMEOUT, reason=Reason.STARTUP_TIMEOUT
-            )
-            return record.moved(advance(attempt, as_drilled(record, late, now)))
+            return _never_ready(record, now)
         case Overdue.IMAGE_PULL:
             fault = events.StartFault(at=now, reason=Reason.IMAGE_PULL_FAILED)
             return record.moved(advance(attempt, fault))
@@ -94,6 +92,27 @@ def _overdue(record: AttemptRecord, now: datetime) -> AttemptRecord:
         case Overdue.NOTICE:
             cleared = record.moved(advance(attempt, events.NoticeCleared(at=now)))
             return without_orders(cleared)
+
+
+def _not_granted(record: AttemptRecord, now: datetime) -> AttemptRecord:
+    """T6 by the time for acquiring; of two machines that race, only the older one's is over."""
+    late = oldest(record)
+    if late is not None and rivals(record, late):
+        return without(record, late, now)
+    return give_up(record, now)
+
+
+def _never_ready(record: AttemptRecord, now: datetime) -> AttemptRecord:
+    """T12 by the time for starting; of two machines that race, only the older one's is over."""
+    event = as_drilled(
+        record,
+        events.CapacityLost(at=now, trigger=Trigger.STARTUP_TIMEOUT, reason=Reason.STARTUP_TIMEOUT),
+        now,
+    )
+    late = oldest(record)
+    if late is None:
+        return record.moved(advance(record.attempt, event))
+    return lose_machine(record, late, event, now)
 
 
 def _waits_in_vain(record: AttemptRecord, now: datetime) -> bool:
@@ -113,7 +132,7 @@ def _longest(spec: WorkloadSpec) -> timedelta | None:
 
 def _vouched(record: AttemptRecord, running: Mapping[int, datetime], now: datetime) -> bool:
     """Whether the supplier said lately that a machine of the Attempt runs."""
-    seen = [running[one.machine.no or 0] for one in record.held if one.machine.no in running]
+    seen = [running[one.machine.no or 0] for one in record.kept if one.machine.no in running]
     return any(now - at <= VOUCHED_FOR for at in seen)
 
 

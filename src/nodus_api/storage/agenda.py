@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.dialects.postgresql import asyncpg
 
-from nodus_api.storage import due, work_due
+from nodus_api.storage import due, warm_due, work_due
 from nodus_api.storage import tables as t
 from nodus_api.storage.drill_store import due_schedules
 from nodus_api.storage.engine import Database
@@ -163,6 +163,8 @@ def _entries(bounds: Bounds) -> Mapping[str, sa.ColumnElement[Any]]:
         "drill": sa.exists(due.drilled()),
         "fill": _list(work_due.unfilled(batch), sa.Uuid),
         "place": _list(due.placeable(at_once), sa.BigInteger),
+        "hedge": _list(due.hedgeable(at_once), sa.BigInteger),
+        "warm": sa.exists(warm_due.warmable()),
         "request": sa.exists(due.requestable()),
         "signal": sa.exists(due.signallable(batch)),
         "reports": _list(due.reported(), sa.BigInteger),

@@ -20,7 +20,7 @@ from nodus_api.storage.bulk import Row, as_json
 from nodus_api.storage.errors import StorageConflict
 from nodus_api.storage.last_words import write_last_words
 from nodus_api.storage.proposal_store import write_proposals
-from nodus_api.storage.records import AttemptRecord, Decided, Slot, Tenancy
+from nodus_api.storage.records import AttemptRecord, Decided, IdleTime, Slot, Tenancy
 from nodus_api.storage.work_rows import lease_row, machine_row, slot_row, work_row
 
 
@@ -53,6 +53,7 @@ class Batch:
     added: list[AttemptRecord] = field(default_factory=list)
     decided: list[Decided] = field(default_factory=list)
     slots: list[Slot] = field(default_factory=list)
+    idled: list[IdleTime] = field(default_factory=list)
     reported: set[int] = field(default_factory=set)
     """Machines whose reports were applied; the rows are deleted at the end."""
 
@@ -173,7 +174,7 @@ async def _write_work(
 
 
 async def _write_tenancies(connection: AsyncConnection, changes: Iterable[Change]) -> None:
-    """Write machines, then the leases that refer to them."""
+    """Write machines, then the leases that refer to them; a warm one gets another lease."""
     pairs = [
         (after.no, known.get(tenancy.machine.key), tenancy)
         for before, after in changes
@@ -181,17 +182,17 @@ async def _write_tenancies(connection: AsyncConnection, changes: Iterable[Change
         for tenancy in after.tenancies
     ]
     new = [(no, tenancy) for no, before, tenancy in pairs if before is None]
-    numbers = await _insert_machines(connection, [tenancy for _, tenancy in new])
+    warm = [tenancy.machine for _, tenancy in new if tenancy.machine.no is not None]
+    made = [tenancy for _, tenancy in new if tenancy.machine.no is None]
+    numbers = await _insert_machines(connection, made)
     leases = [
-        lease_row(numbers[tenancy.machine.key], no or 0, tenancy.lease) for no, tenancy in new
+        lease_row(tenancy.machine.no or numbers[tenancy.machine.key], no or 0, tenancy.lease)
+        for no, tenancy in new
     ]
     await _execute(connection, statements.insert_leases(), leases)
     kept = [(no, before, after) for no, before, after in pairs if before and before != after]
-    machines = [
-        {"no": after.machine.no} | machine_row(after.machine)
-        for _, before, after in kept
-        if before.machine != after.machine
-    ]
+    changed = [after.machine for _, before, after in kept if before.machine != after.machine]
+    machines = [{"no": one.no} | machine_row(one) for one in (*changed, *warm)]
     await _guarded(connection, statements.write_machines(), machines, "machines")
     await _write_leases(connection, kept)
 
@@ -299,6 +300,17 @@ async def _write_aside(batch: Batch) -> None:
         for one in batch.decided
     ]
     await _execute(batch.connection, statements.insert_decisions(), decided)
+    idled = [
+        {
+            "machine": one.machine,
+            "from_ts": one.start,
+            "to_ts": one.end,
+            "rate": one.rate_usd_per_hour,
+            "usd": one.usd,
+        }
+        for one in batch.idled
+    ]
+    await _execute(batch.connection, statements.insert_idle_time(), idled)
     if batch.reported:
         machines = {"machines": sorted(batch.reported)}
         await batch.connection.execute(statements.delete_reports(), machines)

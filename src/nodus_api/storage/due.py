@@ -16,10 +16,12 @@ from nodus_api.storage.statements import bigints, database_now
 
 _QUEUED = ("Pending", "Placing")
 _ON_MACHINES = ("Acquiring", "Starting", "Running")
-_ANSWERED = t.machines.c.no == sa.any_(bigints("answered"))
+ANSWERED = t.machines.c.no == sa.any_(bigints("answered"))
+"""Whether a machine is among the :answered ones."""
 
 
-def _due(moment: Any) -> sa.ColumnElement[bool]:
+def has_come(moment: Any) -> sa.ColumnElement[bool]:
+    """Whether a moment has come, or none is set."""
     return sa.or_(moment.is_(None), moment <= database_now)
 
 
@@ -46,7 +48,7 @@ def placeable(limit: int) -> sa.Select[Any]:
     due = (
         _live()
         .add_columns(attempts.queued, attempts.gang, turn.label("turn"))
-        .where(attempts.stage.in_(_QUEUED), _due(t.attempt_work.c.next_try))
+        .where(attempts.stage.in_(_QUEUED), has_come(t.attempt_work.c.next_try))
         .order_by(None)
         .subquery()
     )
@@ -105,6 +107,34 @@ def overdue(limit: int, *, silence: timedelta, grace: timedelta) -> sa.Select[An
 
 
 @cache
+def hedgeable(limit: int) -> sa.Select[Any]:
+    """Live Attempts late to run, for which a second machine may be asked (SC-340), latest first."""
+    work = t.attempt_work.c
+    return (
+        _live()
+        .where(t.attempts.c.stage.in_(("Acquiring", "Starting")), work.hedge_at <= database_now)
+        .where(work.drain_cause.is_(None))
+        .order_by(None)
+        .order_by(work.hedge_at, t.attempts.c.no)
+        .limit(limit)
+    )
+
+
+@cache
+def races() -> sa.Select[int, int]:
+    """How many Attempts are live, and in how many a hedge races. Uses `attempts_live`."""
+    hedged = sa.exists().where(
+        t.leases.c.attempt == t.attempts.c.no,
+        t.leases.c.role == "hedge",
+        sa.func.upper_inf(t.leases.c.held),
+    )
+    racing = sa.and_(t.attempts.c.stage.in_(("Acquiring", "Starting")), hedged)
+    return sa.select(
+        sa.func.count().label("live"), sa.func.count().filter(racing).label("in_flight")
+    ).where(t.attempts.c.deletion_proven.is_(None), t.attempts.c.finished.is_(None))
+
+
+@cache
 def accruable(limit: int, *, every: timedelta) -> sa.Select[Any]:
     """Attempts on a machine with a later proof of life than their bill shows (SC-508)."""
     work = t.attempt_work.c
@@ -137,7 +167,7 @@ def reported() -> sa.Select[Any]:
     )
 
 
-def _machines(*columns: Any) -> sa.Select[Any]:
+def open_machines(*columns: Any) -> sa.Select[Any]:
     """Machines that are not Gone, with the Attempt of their latest lease. Uses `machines_open`."""
     later = t.leases.alias("later")
     return (
@@ -167,11 +197,11 @@ def requested(limit: int) -> sa.Select[Any]:
     With a handle the supplier knows it and is asked again in its own time, reports or not.
     """
     return (
-        _machines(t.machines.c.tries, t.machines.c.offer, t.leases.c.fence)
+        open_machines(t.machines.c.tries, t.machines.c.offer, t.leases.c.fence)
         .where(t.machines.c.state == "Requested")
-        .where(sa.or_(_to_request(), _ANSWERED))
+        .where(sa.or_(_to_request(), ANSWERED))
         .order_by(None)
-        .order_by(_ANSWERED.desc(), t.machines.c.no)
+        .order_by(ANSWERED.desc(), t.machines.c.no)
         .limit(sa.func.cardinality(bigints("answered")) + limit)
     )
 
@@ -179,19 +209,19 @@ def requested(limit: int) -> sa.Select[Any]:
 @cache
 def requestable() -> sa.Select[Any]:
     """Whether `requested` finds any without an answer."""
-    return _machines().where(t.machines.c.state == "Requested", _to_request())
+    return open_machines().where(t.machines.c.state == "Requested", _to_request())
 
 
 def _to_request() -> sa.ColumnElement[bool]:
     reports = sa.exists().where(t.runner_reports.c.machine == t.machines.c.no)
     heard = sa.and_(reports, t.machines.c.handle.is_(None))
-    return sa.or_(_due(t.machines.c.next_try), heard)
+    return sa.or_(has_come(t.machines.c.next_try), heard)
 
 
 @cache
 def observable() -> sa.Select[Any]:
     """Machines that a supplier can be asked about, but for those to be deleted."""
-    return _machines().where(
+    return open_machines().where(
         t.machines.c.handle.is_not(None), t.machines.c.state.in_(("Granted", "Registered"))
     )
 
@@ -200,11 +230,12 @@ def observable() -> sa.Select[Any]:
 def signallable(limit: int) -> sa.Select[Any]:
     """Machines of draining Attempts whose stop order is not known to have arrived."""
     return (
-        _machines(t.attempt_work.c.drain_deadline)
+        open_machines(t.attempt_work.c.drain_deadline)
         .join(t.attempts, t.attempts.c.no == t.leases.c.attempt)
         .join(t.attempt_work, t.attempt_work.c.attempt == t.attempts.c.no)
         .where(t.attempts.c.stage.in_(_ON_MACHINES), t.attempt_work.c.drain_cause.is_not(None))
         .where(t.attempt_work.c.drain_signalled.is_(None), t.machines.c.handle.is_not(None))
+        .where(t.machines.c.state != "Releasing")
         .limit(limit)
     )
 
@@ -213,7 +244,7 @@ def signallable(limit: int) -> sa.Select[Any]:
 def drilled() -> sa.Select[Any]:
     """Machines of live Attempts for which a drill was asked (SC-630)."""
     return (
-        _machines(t.attempt_work.c.drill, t.attempt_work.c.drill_at)
+        open_machines(t.attempt_work.c.drill, t.attempt_work.c.drill_at)
         .join(t.attempts, t.attempts.c.no == t.leases.c.attempt)
         .join(t.attempt_work, t.attempt_work.c.attempt == t.attempts.c.no)
         .where(t.attempts.c.stage.in_(_ON_MACHINES), t.attempt_work.c.drill.is_not(None))
@@ -231,11 +262,11 @@ def named(project: str, name: str) -> sa.Select[Any]:
 def releasing(limit: int) -> sa.Select[Any]:
     """Machines to delete or to prove gone whose next try has come, or the :answered ones."""
     return (
-        _machines(t.machines.c.tries, t.machines.c.gone_seen, t.machines.c.releasing)
+        open_machines(t.machines.c.tries, t.machines.c.gone_seen, t.machines.c.releasing)
         .where(t.machines.c.state == "Releasing")
-        .where(sa.or_(_due(t.machines.c.next_try), _ANSWERED))
+        .where(sa.or_(has_come(t.machines.c.next_try), ANSWERED))
         .order_by(None)
-        .order_by(_ANSWERED.desc(), t.machines.c.no)
+        .order_by(ANSWERED.desc(), t.machines.c.no)
         .limit(sa.func.cardinality(bigints("answered")) + limit)
     )
 
@@ -243,7 +274,7 @@ def releasing(limit: int) -> sa.Select[Any]:
 @cache
 def releasable() -> sa.Select[Any]:
     """Whether `releasing` finds any without an answer."""
-    return _machines().where(t.machines.c.state == "Releasing", _due(t.machines.c.next_try))
+    return open_machines().where(t.machines.c.state == "Releasing", has_come(t.machines.c.next_try))
 
 
 @cache
@@ -255,16 +286,15 @@ def next_moment() -> sa.Select[Any]:
     """
     work = t.attempt_work.c
     since = sa.bindparam("since", type_=sa.DateTime(timezone=True))
-    moments = sa.func.least(work.next_try, work.limit_at, work.drain_deadline)
+    moments = sa.func.least(work.next_try, work.limit_at, work.drain_deadline, work.hedge_at)
     of_attempts = (
         sa.select(sa.func.min(moments).label("at"))
         .join(t.attempts, t.attempts.c.no == work.attempt)
         .where(t.attempts.c.deletion_proven.is_(None), t.attempts.c.finished.is_(None))
         .where(moments > since)
     )
-    of_machines = sa.select(sa.func.min(t.machines.c.next_try).label("at")).where(
-        machine_open(), t.machines.c.next_try > since
-    )
+    own = sa.func.least(t.machines.c.next_try, t.machines.c.warm_until)
+    of_machines = sa.select(sa.func.min(own).label("at")).where(machine_open(), own > since)
     both = of_attempts.union_all(of_machines).subquery()
     return sa.select(sa.func.min(both.c.at) - database_now)
 

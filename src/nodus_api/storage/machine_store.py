@@ -3,17 +3,21 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from decimal import Decimal
 from functools import cache
 from typing import Any
+from uuid import UUID
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
-from nodus_api.storage import due
+from nodus_api.storage import due, warm_due
 from nodus_api.storage import tables as t
 from nodus_api.storage.attempt_store import fence
 from nodus_api.storage.engine import Database
+from nodus_api.storage.records import Machine
 from nodus_api.storage.statements import bigints, database_now
+from nodus_api.storage.work_rows import machine_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +39,28 @@ class Unused:
     cause: str
     left_by: int | None = None
     """The Attempt that had it last, where its row does not know that it goes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Races:
+    """The live Attempts, and those in which two machines race for the start."""
+
+    live: int
+    in_flight: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdleMachine:
+    """A warm machine, the fence and rate of its last lease, and since when it is idle.
+
+    `boot_p50` is how long such machines take to start a program, None while too few are known.
+    """
+
+    machine: Machine
+    fence: int
+    rate_usd_per_hour: Decimal
+    since: datetime
+    boot_p50: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +86,31 @@ class MachineStore:
     async def observable(self) -> list[Sighting]:
         """Return the machines in use."""
         return await self._sightings(due.observable())
+
+    async def warm(self, limit: int, *, answered: Sequence[int]) -> list[Sighting]:
+        """Return machines to wipe, assign or let go now, and those whose call was answered."""
+        return await self._sightings(warm_due.warm(limit), {"answered": list(answered)})
+
+    async def idle(self) -> list[IdleMachine]:
+        """Return the warm machines that nobody has, those first that are kept the shortest."""
+        async with self._database.single_reads() as connection:
+            rows = (await connection.execute(warm_due.idle())).mappings().all()
+            if not rows:
+                return []
+            boots = (await connection.execute(warm_due.warm_boots())).mappings().all()
+        known = {(one["offering"], one["market"]): one for one in boots}
+        return [_idle_machine(row, known.get((row["offering"], row["market"]))) for row in rows]
+
+    async def restarting(self) -> frozenset[UUID]:
+        """Return the workloads of gangs that will have a machine that is not wiped yet (SC-134)."""
+        async with self._database.single_reads() as connection:
+            return frozenset((await connection.execute(warm_due.restarting())).scalars())
+
+    async def races(self) -> Races:
+        """Return how many Attempts live, and how many of them are hedged now (SC-340)."""
+        async with self._database.single_reads() as connection:
+            row = (await connection.execute(due.races())).mappings().one()
+        return Races(live=row["live"], in_flight=row["in_flight"])
 
     async def signallable(self, limit: int) -> list[Sighting]:
         """Return machines whose Attempt drains and to which the order may not have come."""
@@ -87,7 +138,7 @@ class MachineStore:
         machines = t.machines.c
         late = sa.and_(
             machines.state != "Releasing",
-            t.attempts.c.finished < database_now - left_behind,
+            sa.func.coalesce(t.attempts.c.finished < database_now - left_behind, False),
             sa.or_(machines.warm_until.is_(None), machines.warm_until <= database_now),
         )
         query = (
@@ -158,6 +209,21 @@ class MachineStore:
             )
             for row in rows
         ]
+
+
+FEWEST_BOOTS = 5
+"""So many warm starts of a class are needed before their median says more than the prior."""
+
+
+def _idle_machine(row: sa.RowMapping, boots: sa.RowMapping | None) -> IdleMachine:
+    known = boots is not None and boots["starts"] >= FEWEST_BOOTS
+    return IdleMachine(
+        machine=machine_of(row),
+        fence=row["fence"],
+        rate_usd_per_hour=row["rate"],
+        since=row["wiped"],
+        boot_p50=boots["p50"] if boots is not None and known else None,
+    )
 
 
 @cache

@@ -147,19 +147,23 @@ def checkpoints_by_attempt() -> sa.Select[Any]:
 @cache
 def tenancies_by_attempt() -> sa.Select[Any]:
     """Return machines with the leases of Attempts, in order of machine. Key (attempt, machine)."""
-    leases = t.leases.c
+    leases, later = t.leases.c, t.leases.alias("later")
+    passed_on = sa.exists().where(later.c.machine == leases.machine, later.c.fence > leases.fence)
     return (
         sa.select(
             t.machines,
             t.supplier_offers.c.billing_increment_seconds,
             t.supplier_offers.c.minimum_seconds,
+            t.offering_classes.c.region_class,
             leases.attempt,
             *(leases[name].label(f"lease_{name}") for name in LEASE_READ),
             sa.func.lower(leases.held).label("lease_held"),
             sa.func.upper(leases.held).label("lease_released"),
+            (~passed_on).label("lease_latest"),
         )
         .join(t.machines, t.machines.c.no == leases.machine)
         .join(t.supplier_offers, t.supplier_offers.c.no == t.machines.c.offer)
+        .join(t.offering_classes, t.offering_classes.c.name == t.machines.c.offering)
         .where(leases.attempt == sa.any_(bigints("nos")))
         .order_by(leases.attempt, leases.machine)
     )

@@ -17,7 +17,9 @@ from nodus_api.kernel.vocabulary import (
     MachineState,
     Market,
     OwnerKind,
+    Reason,
     SlotState,
+    Trigger,
     WorkloadState,
 )
 
@@ -70,6 +72,8 @@ class Machine:
     organization: str
     offer: int
     offering: str
+    region_class: str = ""
+    """Of the offering; read with the machine, never written."""
     market: Market
     state: MachineState = MachineState.REQUESTED
     handle: str | None = None
@@ -83,9 +87,21 @@ class Machine:
     gone_seen: datetime | None = None
     tries: int = 0
     next_try: datetime | None = None
+    warm_until: datetime | None = None
+    """Until when it is kept for another Attempt, once its own has ended (SC-343)."""
+    image_family: str | None = None
+    """What image it has pulled, "" for none; set with `warm_until`."""
     increment: timedelta = timedelta(seconds=1)
     minimum: timedelta = timedelta(0)
     """Billing increment and minimum of the offer (SC-507); read with the machine, never written."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loss:
+    """What a machine died of (SC-012)."""
+
+    trigger: Trigger
+    reason: Reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +117,18 @@ class Lease:
     token_sha256: bytes
     last_report: int = 0
     orders: tuple[Mapping[str, Any], ...] = ()
+    pull_seconds: int | None = None
+    """How long this machine pulled the image, once it has registered."""
+    lost: datetime | None = None
+    """When the machine lost the race for the start, or died in it (SC-342)."""
+    lost_cause: Loss | None = None
+    """What it died of; None of one that another machine has beaten."""
+    assigned: datetime | None = None
+    """When a warm machine took the Attempt's program; None of one that was made for it."""
+    wiped: datetime | None = None
+    """When the machine was wiped for its next Attempt, which ends the lease (SC-344)."""
+    latest: bool = True
+    """Whether no later Attempt has had the machine; read with it, never written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +143,17 @@ class Tenancy:
         """Whether the Attempt still holds the machine."""
         return self.lease.released is None
 
+    @property
+    def over_at(self) -> datetime | None:
+        """When the Attempt was proven rid of the machine: wiped for another, or gone (SC-344)."""
+        return self.lease.wiped or self.machine.gone
+
+    @property
+    def idle(self) -> bool:
+        """Whether the machine is warm, and nobody's (SC-343)."""
+        warm = self.machine.state is MachineState.REGISTERED and self.lease.wiped is not None
+        return warm and self.lease.latest
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
@@ -128,6 +167,8 @@ class Work:
     warned: datetime | None = None
     drill: str | None = None
     drill_at: datetime | None = None
+    hedge_at: datetime | None = None
+    """When a second machine may be asked for, if none runs the program by then (SC-340)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,6 +236,8 @@ class AttemptRecord:
     """To be written with the end; none in a record that was loaded."""
     unheard: bool = field(default=False, compare=False)
     """Whether reports of its machines' runners wait to be applied; never written."""
+    unready: tuple[str, ...] = ()
+    """Keys of machines that left a race because they did not become ready; not loaded."""
     restore_lost: bool = False
     """Whether the checkpoint that the Attempt was to go on from is gone (SC-141); not loaded."""
 
@@ -208,6 +251,12 @@ class AttemptRecord:
         """The machines that the Attempt holds now."""
         return tuple(tenancy for tenancy in self.tenancies if tenancy.open)
 
+    @property
+    def kept(self) -> tuple[Tenancy, ...]:
+        """The machines that the Attempt holds and that nobody has released."""
+        leaving = (MachineState.RELEASING, MachineState.GONE)
+        return tuple(one for one in self.held if one.machine.state not in leaving)
+
     def moved(self, attempt: Attempt) -> "AttemptRecord":
         """Return the record with its Attempt replaced."""
         return replace(self, view=replace(self.view, attempt=attempt))
@@ -219,6 +268,17 @@ class AttemptRecord:
         if all(one.machine.key != key for one in self.tenancies):
             kept.append(tenancy)
         return replace(self, tenancies=tuple(kept))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdleTime:
+    """What a warm machine cost while nobody had it: Nodus's own (SC-344)."""
+
+    machine: int
+    start: datetime
+    end: datetime
+    rate_usd_per_hour: Decimal
+    usd: Decimal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

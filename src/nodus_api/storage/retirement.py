@@ -238,7 +238,18 @@ def _settled(one: Any) -> sa.ColumnElement[bool]:
             ),
         ),
     )
-    return sa.and_(_over(one), ~awaited, ~starting, ~needed)
+    return sa.and_(_over(one), ~awaited, ~starting, ~needed, ~_had_last(one))
+
+
+def _had_last(one: Any) -> sa.ColumnElement[bool]:
+    """Whether a warm machine was the Attempt's last: its lease is what the loop finds it by."""
+    last, later = t.leases.alias(), t.leases.alias()
+    return sa.exists().where(
+        last.c.attempt == one.c.no,
+        t.machines.c.no == last.c.machine,
+        t.machines.c.state != "Gone",
+        ~sa.exists().where(later.c.machine == last.c.machine, later.c.fence > last.c.fence),
+    )
 
 
 def _over(one: Any) -> sa.ColumnElement[bool]:

@@ -94,7 +94,8 @@ def spenders() -> sa.Select[Any]:
     leases, machines, segments = t.leases.c, t.machines.c, t.cost_segments.c
     until = (
         sa.select(sa.func.max(segments.to_ts))
-        .where(segments.attempt == t.attempts.c.no)
+        .where(segments.attempt == t.attempts.c.no, segments.machine == machines.no)
+        .correlate(t.attempts, t.machines)
         .scalar_subquery()
     )
     return (

@@ -32,6 +32,7 @@ ATTEMPT_STATE = (
 WORK = (
     "next_try", "limit_at", "start_deadline", "drain_cause", "drain_signalled", "drain_deadline",
     "last_heartbeat", "suspect_since", "watermark", "accrued", "warned", "drill", "drill_at",
+    "hedge_at",
 )  # fmt: skip
 PLACEMENT = (
     "profile", "candidates", "offering", "market", "rate", "hedged", "warm_reuse", "scores",
@@ -46,9 +47,11 @@ SLOT_STATE = (
 MACHINE_IDENTITY = ("key", "organization", "offer", "offering", "market", "requested")
 MACHINE_STATE = (
     "state", "handle", "address", "granted", "billing_start", "registered", "releasing", "gone",
-    "gone_seen", "tries", "next_try",
+    "gone_seen", "tries", "next_try", "warm_until", "image_family",
 )  # fmt: skip
-LEASE_STATE = ("won", "last_report", "orders")
+LEASE_STATE = (
+    "won", "last_report", "orders", "pull_seconds", "lost", "lost_cause", "assigned", "wiped",
+)  # fmt: skip
 
 database_now: sa.Function[Any] = sa.func.nodus.now(type_=sa.DateTime(timezone=True))
 """The database clock (SC-615): never the transaction's start, never this process's time."""
@@ -256,6 +259,12 @@ def write_leases() -> sa.Update:
         .values({name: given.c[name] for name in LEASE_STATE})
         .returning(t.leases.c.machine)
     )
+
+
+@cache
+def insert_idle_time() -> postgresql.Insert:
+    """Insert what machines cost while nobody had them (SC-344). Primary key (machine, from_ts)."""
+    return insert_rows(t.idle_time, ["machine", "from_ts", "to_ts", "rate", "usd"])
 
 
 @cache

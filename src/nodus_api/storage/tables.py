@@ -317,7 +317,7 @@ attempt_work = table(
         "warned",
     ),
     *optional(sa.Text, "drill"),
-    *optional(MOMENT, "drill_at"),
+    *optional(MOMENT, "drill_at", "hedge_at"),
 )
 placements = table(
     "placements",
@@ -418,6 +418,10 @@ leases = table(
     *required(sa.LargeBinary, "token_sha256"),
     *filled(sa.BigInteger, "last_report"),
     *filled(JSON, "orders"),
+    *optional(sa.Integer, "pull_seconds"),
+    *optional(MOMENT, "lost"),
+    *optional(sa.Text, "lost_cause"),
+    *optional(MOMENT, "assigned", "wiped"),
 )
 runner_reports = table(
     "runner_reports",
@@ -474,6 +478,13 @@ supplier_costs = table(
     Column("from_ts", MOMENT, primary_key=True),
     *optional(MOMENT, "to_ts"),
     *required(USD, "rate"),
+)
+idle_time = table(
+    "idle_time",
+    Column("machine", sa.BigInteger, primary_key=True),
+    Column("from_ts", MOMENT, primary_key=True),
+    *required(MOMENT, "to_ts"),
+    *required(USD, "rate", "usd"),
 )
 
 # one writer

@@ -15,10 +15,21 @@ from nodus_api.kernel.vocabulary import (
     MachineState,
     Market,
     OwnerKind,
+    Reason,
     SlotState,
+    Trigger,
     WorkloadState,
 )
-from nodus_api.storage.records import AttemptRecord, Lease, Machine, Slot, Tenancy, Work, Workload
+from nodus_api.storage.records import (
+    AttemptRecord,
+    Lease,
+    Loss,
+    Machine,
+    Slot,
+    Tenancy,
+    Work,
+    Workload,
+)
 
 Row = sa.RowMapping | Mapping[str, Any]
 
@@ -34,6 +45,7 @@ def work_of(row: Row) -> Work:
         warned=row["warned"],
         drill=row["drill"],
         drill_at=row["drill_at"],
+        hedge_at=row["hedge_at"],
     )
 
 
@@ -55,6 +67,7 @@ def work_row(record: AttemptRecord) -> dict[str, Any]:
         "warned": work.warned,
         "drill": work.drill,
         "drill_at": work.drill_at,
+        "hedge_at": work.hedge_at,
     }
 
 
@@ -142,6 +155,7 @@ def machine_of(row: Row) -> Machine:
         organization=row["organization"],
         offer=row["offer"],
         offering=row["offering"],
+        region_class=row["region_class"],
         market=Market(row["market"]),
         state=MachineState(row["state"]),
         handle=row["handle"],
@@ -155,6 +169,8 @@ def machine_of(row: Row) -> Machine:
         gone_seen=row["gone_seen"],
         tries=row["tries"],
         next_try=row["next_try"],
+        warm_until=row["warm_until"],
+        image_family=row["image_family"],
         increment=timedelta(seconds=row["billing_increment_seconds"]),
         minimum=timedelta(seconds=row["minimum_seconds"]),
     )
@@ -180,6 +196,8 @@ def machine_row(machine: Machine) -> dict[str, Any]:
         "gone_seen": machine.gone_seen,
         "tries": machine.tries,
         "next_try": machine.next_try,
+        "warm_until": machine.warm_until,
+        "image_family": machine.image_family,
     }
 
 
@@ -197,6 +215,12 @@ def tenancy_of(row: Row) -> Tenancy:
             token_sha256=row["lease_token_sha256"],
             last_report=row["lease_last_report"],
             orders=tuple(row["lease_orders"]),
+            pull_seconds=row["lease_pull_seconds"],
+            lost=row["lease_lost"],
+            lost_cause=_loss_of(row["lease_lost_cause"]),
+            assigned=row["lease_assigned"],
+            wiped=row["lease_wiped"],
+            latest=row["lease_latest"],
         ),
     )
 
@@ -213,5 +237,22 @@ def lease_row(machine: int, attempt: int, lease: Lease) -> dict[str, Any]:
         "won": lease.won,
         "last_report": lease.last_report,
         "orders": list(lease.orders),
+        "pull_seconds": lease.pull_seconds,
+        "lost": lease.lost,
+        "lost_cause": _loss_text(lease.lost_cause),
+        "assigned": lease.assigned,
+        "wiped": lease.wiped,
         "held_from": lease.held,
     }
+
+
+def _loss_of(text: str | None) -> Loss | None:
+    """Read `Trigger/Reason`."""
+    if text is None:
+        return None
+    trigger, _, reason = text.partition("/")
+    return Loss(trigger=Trigger(trigger), reason=Reason(reason))
+
+
+def _loss_text(loss: Loss | None) -> str | None:
+    return None if loss is None else f"{loss.trigger}/{loss.reason}"

@@ -300,6 +300,9 @@ class WorkloadBlock(Block):
         default=None, alias="stopGraceSeconds"
     )
     auto_resume: bool | None = Field(default=None, alias="autoResume")
+    idle_seconds: Annotated[int, Field(ge=0, le=86_400)] | None = Field(
+        default=None, alias="idleSeconds"
+    )
 
 
 class JobBlock(WorkloadBlock):

@@ -6,6 +6,7 @@ Written out again from the tables of the specification, not taken from the kerne
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from datetime import datetime
+from itertools import pairwise
 
 from tests.scheduler.walk.together import Line, Tables
 
@@ -43,6 +44,27 @@ def findings(tables: Tables) -> Iterator[str]:
     yield from _drilled(tables, triggers, epochs)
     yield from _counted(tables, triggers)
     yield from _covered(tables, triggers, epochs)
+
+
+def tenants(tables: Tables) -> Iterator[str]:
+    """SC-344: a machine's Attempts and its idle time follow each other without gap or overlap.
+
+    Of machines all of whose Attempts are here: others have left with part of the clock.
+    """
+    fences: dict[int, set[int]] = defaultdict(set)
+    for one in tables["leases"]:
+        fences[one["machine"]].add(one["fence"])
+    periods: dict[int, list[tuple[datetime, datetime]]] = defaultdict(list)
+    for name in ("cost_segments", "idle_time"):
+        for one in tables[name]:
+            period = _moment(one["from_ts"]), _moment(one["to_ts"])
+            periods[one["machine"]].append(period)
+    for number, several in periods.items():
+        if fences[number] == set(range(1, len(fences[number]) + 1)):
+            several.sort()
+            for (_, end), (start, _) in pairwise(several):
+                if end != start:
+                    yield f"SC-344: machine {number} is billed to {end} and again from {start}"
 
 
 def not_put_down(before: Tables, tables: Tables, now: datetime) -> Iterator[str]:
@@ -110,7 +132,9 @@ def _counted(tables: Tables, triggers: Mapping[int, str]) -> Iterator[str]:
             if not (least if exact else 0) <= slot[name] <= most:
                 yield f"SC-120: {where} has {name} {slot[name]}, not {least} to {most}"
         own = [one for one in tables["attempts"] if _in_slot(one, slot)]
-        if len(slot["lost_candidates"]) > sum(_is_loss(one, triggers) for one in own):
+        hedged = {one["attempt"] for one in tables["leases"] if one["role"] == "hedge"}
+        most = sum((1 + (one["no"] in hedged)) * _is_loss(one, triggers) for one in own)
+        if len(slot["lost_candidates"]) > most:
             yield f"SC-630: {where} remembers losses that were drills"
 
 
@@ -128,7 +152,13 @@ def _covered(
     """SC-520: what Nodus pays of each segment, and more only above a limit (SC-522)."""
     limited = {one["uid"] for one in tables["workloads"] if "maxCostUSD" in one["spec"]["limits"]}
     paid: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(lambda: [0, 0]))
+    payers = billed_machines(tables)
+    beaten = {one["machine"] for one in tables["leases"] if one["lost"] is not None}
     for one in tables["cost_segments"]:
+        if one["machine"] != payers[one["attempt"]]:
+            if not one["covered"]:
+                yield f"P-25: machine {one['machine']} is not the billed one, and costs {one}"
+            continue
         part = "Head" if one["segment"] in ("Boot", "Restore") else one["segment"]
         seconds = (_moment(one["to_ts"]) - _moment(one["from_ts"])).total_seconds()
         paid[one["attempt"]][part][one["covered"]] += int(seconds)
@@ -136,6 +166,8 @@ def _covered(
         due = _due(one, triggers.get(one["no"]), epochs[one["workload"], one["epoch"]], tables)
         if due is None:
             continue
+        if payers.get(one["no"]) in beaten:  # it died or was beaten before the program started
+            due["Teardown"] = _ALL
         for part, covered in due.items():
             charged_now, covered_now = paid[one["no"]][part]
             wanted = min(covered, charged_now + covered_now)
@@ -147,6 +179,19 @@ def _covered(
 
 
 _ALL = 1 << 62
+
+
+def billed_machines(tables: Tables) -> dict[int, int]:
+    """SC-342: by Attempt the winner once its program runs, until then the first granted."""
+    machines = {one["no"]: one for one in tables["machines"]}
+    started = {one["no"] for one in tables["attempts"] if one["command_started"] is not None}
+    found: dict[int, list[tuple[bool, datetime, int]]] = defaultdict(list)
+    for lease in tables["leases"]:
+        machine = machines[lease["machine"]]
+        if machine["billing_start"] is not None:
+            won = lease["won"] and lease["attempt"] in started
+            found[lease["attempt"]].append((not won, _moment(machine["granted"]), machine["no"]))
+    return {attempt: min(several)[2] for attempt, several in found.items()}
 
 
 def _due(

@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 from tests.scheduler.walk.supplier import FAULTS
 
 LOSSES = ("node-loss", "preemption", "whatever fits", "heartbeat", "readiness")
-CALLS = ("create", "delete", "signal", "find", "observe", "inject", "notices")
+CALLS = ("create", "delete", "signal", "find", "observe", "inject", "notices", "wipe", "assign")
 NAMES = ("one", "two", "three")
 STEPS = (
     "drill turns", "intake", "stop", "limits", "drill", "notices", "fill", "offers", "place",
-    "request", "signal", "reports", "observe", "deadlines", "end", "replace", "release", "retire",
-    "accrue", "sweep", "forget",
+    "hedge", "warm", "request", "signal", "reports", "observe", "deadlines", "end", "replace",
+    "release", "retire", "accrue", "sweep", "forget",
 )  # fmt: skip
-TIMES = (1, 0.4, 10, 35, 70, 130, 700, 3600)
+TIMES = (1, 0.4, 10, 35, 70, 130, 245, 700, 3600)
 
 whichever = st.integers(0, 5)
 rounds = st.sampled_from((1, 0, 2))
@@ -37,14 +37,28 @@ limits = st.fixed_dictionaries(
         "startDeadlineSeconds": st.sampled_from((60, 600)),
     },
 )
+idles = st.sampled_from((60, 400, 0))
 common = {
     "restart": st.fixed_dictionaries({"maxRetries": st.integers(0, 2)}),
     "checkpoint": st.fixed_dictionaries({"restartable": st.booleans()}),
     "stopGraceSeconds": st.sampled_from((30, 0, 300)),
 }
 singles = st.fixed_dictionaries(
-    common | {"completions": st.integers(1, 3), "limits": st.one_of(st.just({}), limits)},
-    optional={"parallelism": st.just(1)},
+    common
+    | {
+        "completions": st.integers(1, 3),
+        "limits": st.one_of(st.just({}), limits),
+        "placement": st.sampled_from(({"hedge": "Always"}, {})),
+    },
+    optional={"parallelism": st.just(1), "idleSeconds": idles},
+)
+raced = st.fixed_dictionaries(
+    common
+    | {
+        "completions": st.integers(1, 2),
+        "limits": st.one_of(st.just({}), st.just({}), limits),
+        "placement": st.just({"hedge": "Always"}),
+    },
 )
 gangs = st.fixed_dictionaries(
     common

@@ -25,7 +25,7 @@ from nodus_api.suppliers.supplier import MachineIntent
 _TABLES = (
     "workloads", "slots", "commands", "attempts", "attempt_work", "placements",
     "placement_rejections", "interruptions", "checkpoints", "machines", "machine_events", "leases",
-    "runner_reports", "cost_segments", "orphans",
+    "runner_reports", "cost_segments", "idle_time", "orphans",
 )  # fmt: skip
 _ROWS = "SELECT coalesce(jsonb_agg(to_jsonb(x) ORDER BY to_jsonb(x)::text), '[]') FROM nodus.{} x"
 _PARTS = ", ".join(f"'{name}', ({_ROWS.format(name)})" for name in _TABLES)
@@ -133,6 +133,7 @@ class Books:
         yield from self._outcomes()
         yield from self._machines()
         yield from self._bills()
+        yield from accounts.tenants(self.tables)
         yield from self._checkpoints()
         yield from self._losses()
         yield from self._wanted()
@@ -153,9 +154,16 @@ class Books:
             for name in ("stage", "reason", "exit_code", "signal", "finished") if ended else ():
                 if old[name] != new[name]:
                     yield f"P-01: {old['name']} ended with {name} {old[name]}, now {new[name]}"
+            started = old["command_started"] is None and new["command_started"] is not None
+            restamped = started and new["no"] in self._hedged()  # SC-342
             for name in ("queued", "billing_start", "registered", "command_started"):
+                if restamped and name in ("billing_start", "registered"):
+                    continue
                 if old[name] is not None and old[name] != new[name]:
                     yield f"P-03: {old['name']} has {name} {old[name]}, then {new[name]}"
+
+    def _hedged(self) -> set[int]:
+        return {one["attempt"] for one in self.tables["leases"] if one["role"] == "hedge"}
 
     def _outcomes(self) -> Iterator[str]:
         """What is written of an end is what truly happened."""
@@ -175,7 +183,9 @@ class Books:
     def _machines(self) -> Iterator[str]:
         """P-10: what is proven gone had ended by then."""
         truth = self.walk.supplier.truth
-        holders = {one["machine"]: one["attempt"] for one in self.tables["leases"]}
+        billed = accounts.billed_machines(self.tables)
+        wiped = {one["attempt"] for one in self.tables["leases"] if one["wiped"] is not None}
+        holders = {number: attempt for attempt, number in billed.items() if attempt not in wiped}
         proven = {one["no"]: one["deletion_proven"] for one in self.tables["attempts"]}
         for row in self.tables["machines"]:
             if row["gone"] is None:

@@ -13,7 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 from tests.scheduler.walk.mortal import Killed, MortalDatabase
 from tests.scheduler.walk.runners import Exit, Phase, Runner, Sent, deliver
-from tests.scheduler.walk.supplier import ScriptedSupplier
+from tests.scheduler.walk.supplier import Made, ScriptedSupplier
 
 from nodus_api.clock import ManualClock
 from nodus_api.kernel.spec import WorkloadSpec
@@ -36,7 +36,7 @@ class Walk:
     submitted: list[str] = field(default_factory=list)
     """Names, in the order in which they were given first."""
     runners: dict[str, Runner] = field(default_factory=dict)
-    """By handle."""
+    """By handle and fence: a machine's tenants one after the other."""
     late: list[tuple[Runner, Sent, timedelta]] = field(default_factory=list)
     """Reports that are under way still, with the age they left with."""
     starts: Counter[tuple[str, int]] = field(default_factory=Counter)
@@ -161,14 +161,22 @@ class Walk:
         """Return the runners whose machine is there; end those whose machine is not."""
         now = self.clock.now()
         for handle, made in self.supplier.truth.items():
-            runner = self.runners.setdefault(handle, Runner(made))
+            runner = self.runners.setdefault(_seat(made), Runner(made))
             condition = self._condition(handle)
-            if condition in (None, "failed"):
+            if condition in (None, "failed") or not made.tenant:
                 runner.kill(now)
             elif made.order is not None and made.order.kind == "stop":
                 runner.obey(now)
-        booted = [h for h in self.supplier.truth if self._condition(h) in ("running", "gone")]
-        return [self.runners[handle] for handle in booted if self.runners[handle].speaks]
+        tenants = {_seat(made) for made in self.supplier.truth.values() if made.tenant}
+        for seat, runner in self.runners.items():
+            if seat not in tenants:
+                runner.kill(now)  # with the wipe
+        booted = [
+            self.runners[_seat(made)]
+            for handle, made in self.supplier.truth.items()
+            if made.tenant and self._condition(handle) in ("running", "gone")
+        ]
+        return [runner for runner in booted if runner.speaks]
 
     def _condition(self, handle: str) -> str | None:
         made = self.supplier.truth[handle]
@@ -329,6 +337,10 @@ class Walk:
         self.supplier.faults.clear()
         self.supplier.slots = 12
         self.late.clear()
+
+
+def _seat(made: Made) -> str:
+    return f"{made.handle}/{made.intent.fence}"
 
 
 def _age(now: Any, at: Any) -> float | None:

@@ -68,6 +68,7 @@ class SchedulerWalk(RuleBasedStateMachine):
         notices=st.sampled_from((True, True, False)),
         sync=st.booleans(),
         delay=st.sampled_from((0, 20)),
+        warm=st.booleans(),
         schedule=schedules,
         spec=specs,
         going=st.sampled_from((4, 3, 2, 5, 0)),
@@ -79,6 +80,7 @@ class SchedulerWalk(RuleBasedStateMachine):
         notices: bool,
         sync: bool,
         delay: int,
+        warm: bool,
         schedule: str | None,
         spec: dict[str, Any],
         going: int,
@@ -90,6 +92,7 @@ class SchedulerWalk(RuleBasedStateMachine):
             sync_delete=sync,
             visibility_delay=timedelta(seconds=delay),
             notices=notices,
+            warm=warm,
             inject=True,
         )
         self.begun = True

@@ -144,12 +144,13 @@ class Runner:
     def hear(self, sent: Sent, standing: Standing | None, now: datetime) -> None:
         """Do what the answer to a report says."""
         self.unanswered = None
-        if standing is None or not standing.current:
+        orders = {order["kind"] for order in standing.orders} if standing else set()
+        if standing is None or not standing.current or "die" in orders:
             self.kill(now)
             return
         if standing.verdict is not Verdict.REFUSED:
             self.kept.append(sent)
-        if any(order["kind"] == "stop" for order in standing.orders):
+        if "stop" in orders:
             self.obey(now)
         match sent.kind:
             case "registered" if self.phase is Phase.NEW:

@@ -20,6 +20,13 @@ def seen(tables: Tables) -> Counter[str]:
     saved = Counter((one["workload"], one["seq"]) for one in tables["checkpoints"])
     found["checkpoints"] += len(saved)
     found["checkpoints of gangs"] += sum(ranks > 1 for ranks in _ranks(tables, saved))
+    for one in tables["leases"]:
+        found["hedges"] += one["role"] == "hedge"
+        found["hedges that won"] += one["role"] == "hedge" and one["won"]
+        found["machines that died in a race"] += one["lost_cause"] is not None
+    for one in tables["placements"]:
+        found["warm machines taken"] += bool(one["warm_reuse"])
+    found["idle times"] += len(tables["idle_time"])
     for one in tables["commands"]:
         found[f"{one['verb']} {one['outcome']}"] += 1
     return found

@@ -38,6 +38,8 @@ FAULTS: Mapping[str, tuple[str, ...]] = {
     "offers": ("error", "none"),
     "notices": ("error",),
     "inject": ("error", "unanswered"),
+    "wipe": ("error", "unanswered", "invalid"),
+    "assign": ("error", "unanswered", "invalid"),
 }  # fmt: skip
 """What each call may be told to do once, instead of what it was asked."""
 
@@ -67,6 +69,8 @@ class Made:
     """Its runner says nothing more; its program goes on."""
     unfit: bool = False
     """Its runner's checks fail from now on."""
+    tenant: bool = True
+    """Whether it runs somebody's program; it is wiped else."""
 
 
 @dataclass(frozen=True)
@@ -192,6 +196,41 @@ class ScriptedSupplier(FakeSupplier):
         self.after_call("inject")
         if scripted == "unanswered":
             raise Ambiguous("the answer was lost")
+
+    async def wipe(self, handle: str) -> None:
+        fault = self._begin("wipe")
+        if fault in ("error", "invalid"):
+            raise _REFUSALS[fault]()
+        if handle not in self.truth or not self._stands(handle):
+            raise Invalid(f"no machine {handle!r}")
+        made = self.truth[handle]
+        made.tenant = False
+        self.become(made.intent.key, condition=MachineCondition.RUNNING, exit=None, ended_at=None)
+        self.after_call("wipe")
+        if fault == "unanswered":
+            raise Ambiguous("the answer was lost")
+
+    async def assign(self, handle: str, intent: MachineIntent, token: str) -> None:
+        fault = self._begin("assign")
+        if fault in ("error", "invalid"):
+            raise _REFUSALS[fault]()
+        if handle not in self.truth or not self._stands(handle) or intent.token != token:
+            raise Invalid(f"no machine {handle!r}")
+        made = self.truth[handle]
+        if made.intent.fence != intent.fence:
+            if made.tenant or intent.fence < made.intent.fence:
+                raise Invalid(f"machine {handle!r} is not wiped")
+            self.intents[intent.key] = intent
+            self.truth[handle] = Made(handle=handle, intent=intent, since=made.since)
+        self.after_call("assign")
+        if fault == "unanswered":
+            raise Ambiguous("the answer was lost")
+
+    def _stands(self, handle: str) -> bool:
+        """Whether a machine is there and has not failed; its program may have ended."""
+        view = self.machines.get(self.truth[handle].intent.key)
+        there = view is not None and view.handle == handle
+        return there and view is not None and view.condition is not MachineCondition.FAILED
 
     def _make_fault(self, made: Made, fault: FaultInjection) -> None:
         match fault.kind:

@@ -1,4 +1,4 @@
-"""Random lives of a whole installation: P-01 to P-07, P-09 to P-14, P-22 to P-24, P-27, P-28.
+"""Random lives of a whole installation: P-01 to P-07, P-09 to P-14, P-22 to P-25, P-27, P-28.
 
 With gangs (SC-130 to SC-135), drills (SC-630) and reclaims that are announced (SC-013), and with
 who pays for all of it (SC-520).
@@ -19,6 +19,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from tests.conftest import START, FirstRows
 from tests.scheduler.walk.machine import SchedulerWalk
 from tests.scheduler.walk.mortal import Killed, MortalDatabase
+from tests.scheduler.walk.races import RaceWalk
 from tests.scheduler.walk.stage import Stage
 
 from nodus_api.clock import ManualClock
@@ -66,8 +67,9 @@ def _unless_killed(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> 
         loop.default_exception_handler(context)
 
 
-def test_whatever_happens_the_properties_hold(stage: Stage) -> None:
-    class Here(SchedulerWalk):
+@pytest.mark.parametrize("walk", [SchedulerWalk, RaceWalk])
+def test_whatever_happens_the_properties_hold(stage: Stage, walk: type[SchedulerWalk]) -> None:
+    class Here(walk):  # type: ignore[valid-type, misc] # a class of its own for each test
         pass
 
     Here.stage = stage

@@ -52,9 +52,9 @@ async def delete_machine(
     moment; then the directory.
     """
     left = (end_by - clock.now()).total_seconds()
-    if not await _wait_empty(directories, key, clock, left):
+    if not await wait_empty(directories, key, clock, left):
         Processes(directories.path(key)).kill()
-        if not await _wait_empty(directories, key, clock, _KILL_SECONDS):
+        if not await wait_empty(directories, key, clock, _KILL_SECONDS):
             logger.error("a machine's processes survive SIGKILL", extra={"machine": key})
             return
     ended = Processes(directories.path(key))
@@ -73,6 +73,7 @@ async def delete_machine(
         directories.bury(key, gone_at)
     await empty_trash(directories, key)  # of an earlier directory that came back
     directories.discard(key)
+    directories.warmth(key).unlink(missing_ok=True)
     await empty_trash(directories, key)
 
 
@@ -89,8 +90,8 @@ async def _bounded(remove: Callable[[str], None], key: str) -> None:
         await asyncio.wait_for(asyncio.to_thread(remove, key), _REMOVE_SECONDS)
 
 
-async def _wait_empty(directories: WorkDirectories, key: str, clock: Clock, seconds: float) -> bool:
-    """Wait until nothing of the machine is alive; False if it still is after `seconds`."""
+async def wait_empty(directories: WorkDirectories, key: str, clock: Clock, seconds: float) -> bool:
+    """Wait until nothing of a machine is alive; False if something still is after `seconds`."""
     deadline = clock.monotonic() + seconds
     pause = _FIRST_PAUSE_SECONDS
     while True:

@@ -7,6 +7,7 @@ import os
 import signal
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -24,6 +25,7 @@ from nodus_api.suppliers.local.processes import Processes
 from nodus_api.suppliers.local.rendezvous import rendezvous
 from nodus_api.suppliers.local.spawning import make_memory_group, runner_intent, spawn_runner
 from nodus_api.suppliers.local.view import machine_view
+from nodus_api.suppliers.local.warmth import may_assign, warm_view, wipe_machine
 from nodus_api.suppliers.local.workdir import WorkDirectories
 from nodus_api.suppliers.supplier import (
     Ambiguous,
@@ -57,7 +59,9 @@ class LocalSupplier:
     """
 
     name = "local"
-    caps = SupplierCaps(sync_delete=True, notices=True, inject=True, increment=timedelta(seconds=1))
+    caps = SupplierCaps(
+        sync_delete=True, notices=True, warm=True, inject=True, increment=timedelta(seconds=1)
+    )
 
     def __init__(
         self,
@@ -118,6 +122,8 @@ class LocalSupplier:
         with _translated():
             if not self._directories.exists(key):
                 return None
+            if (warm := warm_view(self._directories, key)) is not None:
+                return warm
             try:
                 take_if_due(directory, self._clock.now())
                 view = machine_view(directory, self._clock.now())
@@ -243,18 +249,34 @@ class LocalSupplier:
                 self._directories.open_up(handle)
                 make_fault(self._directories.path(handle), fault, self._clock.now())
 
-    async def wipe(self, handle: str) -> None:  # noqa: ARG002 - the protocol's
-        """Raise Invalid: local machines are not kept warm."""
-        raise Invalid("local machines are not kept warm")
+    async def wipe(self, handle: str) -> None:
+        """End the tenant of a machine and leave its slot empty (SC-343).
 
-    async def assign(
-        self,
-        handle: str,  # noqa: ARG002 - the protocol's
-        intent: MachineIntent,  # noqa: ARG002 - the protocol's
-        token: str,  # noqa: ARG002 - the protocol's
-    ) -> None:
-        """Raise Invalid: local machines are not kept warm."""
-        raise Invalid("local machines are not kept warm")
+        Processes, groups, files, logs, token and unfinished copies are gone when it returns; the
+        machine is RUNNING then, without a program. Idempotent; a call that was cut short is
+        continued by the next. Raises Invalid if there is no machine, Ambiguous if something is
+        left.
+        """
+        if not self._directories.valid(handle):
+            raise Invalid(f"no machine {handle!r}")
+        with _translated():
+            view = await self.find(handle)
+            await wipe_machine(self._directories, handle, view, self._clock, self._locked)
+
+    async def assign(self, handle: str, intent: MachineIntent, token: str) -> None:
+        """Give a wiped machine its next program, once a fence (SC-343).
+
+        Raises Invalid if the machine is not there, not wiped, or past this fence.
+        """
+        if handle != intent.key or not self._directories.valid(handle):
+            raise Invalid(f"machine {handle!r} is not the one of the intent")
+        if intent.installation != self._installation:
+            raise Invalid("the intent is of another installation")
+        with _translated():
+            async with self._locked():
+                if may_assign(self._directories, handle, intent.fence):
+                    self._make(replace(intent, token=token))
+                self._spawn_if_needed(handle)
 
     def _create(self, intent: MachineIntent) -> MachineView:
         key = intent.key
@@ -267,6 +289,8 @@ class LocalSupplier:
                 condition=MachineCondition.GONE,
                 installation=intent.installation,
             )
+        if (warm := warm_view(directories, key)) is not None:
+            return warm  # a create that comes late: this machine was made, and is kept by now
         self._clear_abandoned()
         if not directories.exists(key):
             taken = len(directories.machines())

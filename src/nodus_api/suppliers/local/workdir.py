@@ -23,6 +23,7 @@ _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
 _STAGING = ".new"
 _TRASH = ".trash"
 _TOMBSTONES = ".gone"
+_WARM = ".warm"
 _CHECKPOINTS = "checkpoints"
 _TOMBSTONE_LIFE = timedelta(days=1)
 
@@ -49,7 +50,7 @@ class WorkDirectories:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.checkpoints = root / _CHECKPOINTS
-        for folder in (root, root / _STAGING, root / _TRASH, root / _TOMBSTONES):
+        for folder in (root, *(root / name for name in (_STAGING, _TRASH, _TOMBSTONES, _WARM))):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def valid(self, key: str) -> bool:
@@ -98,6 +99,20 @@ class WorkDirectories:
     def unstage(self, key: str) -> None:
         """Remove what there is of a machine that was never made whole."""
         shutil.rmtree(self.root / _STAGING / key, ignore_errors=True)
+
+    def warmth(self, key: str) -> Path:
+        """Return where it lies what is known of a machine between two tenants (SC-343)."""
+        return self.root / _WARM / key
+
+    def vacate(self, key: str) -> None:
+        """Put an empty directory in the place of a machine's; the caller holds the lock."""
+        if self.exists(key) and os.listdir(self.path(key)):
+            self.discard(key)
+        self.path(key).mkdir(mode=0o700, exist_ok=True)
+
+    def has_trash(self, key: str) -> bool:
+        """Whether something that was discarded is not deleted yet."""
+        return _there(self.root / _TRASH / key) or _there(self.checkpoints / UNPLACED / key)
 
     def discard(self, key: str) -> None:
         """Take a machine's directory away in one step; `empty_trash` frees its space."""
