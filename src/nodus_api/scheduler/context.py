@@ -4,6 +4,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from decimal import Decimal
 from functools import partial
 from typing import TypeVar
 from uuid import UUID
@@ -21,6 +22,7 @@ from nodus_api.storage.batch import Batch
 from nodus_api.storage.catalog_store import CatalogStore
 from nodus_api.storage.drill_store import DrillStore
 from nodus_api.storage.errors import FencedOff, StorageRefused, StorageUnavailable
+from nodus_api.storage.fund_store import FundStore
 from nodus_api.storage.leader_store import Reign
 from nodus_api.storage.machine_store import MachineStore
 from nodus_api.storage.records import AttemptRecord
@@ -80,6 +82,7 @@ class LoopContext:
     machines: MachineStore
     catalog: CatalogStore
     drills: DrillStore
+    funds: FundStore
     supplier: Supplier
     clock: Clock
     metrics: LoopMetrics
@@ -99,6 +102,8 @@ class LoopContext:
     """Deleted workloads that may still have Attempts; a new reign finds them in the rows."""
     kept_due: float = 0.0
     """When (monotonic) the supplier is asked again which checkpoints it keeps."""
+    balances: dict[str, Decimal | None] = field(default_factory=dict)
+    """What organizations had when those who wait for Funds were last looked at."""
     notices_due: bool = False
     """Whether the supplier is asked for its notices before the next full pass."""
     setbacks: Setbacks = field(default_factory=Setbacks)

@@ -17,6 +17,7 @@ from nodus_api.scheduler.drill_turns import take_turns
 from nodus_api.scheduler.drilling import make_faults
 from nodus_api.scheduler.errands import Calls
 from nodus_api.scheduler.forgetting import forget_checkpoints
+from nodus_api.scheduler.funds import use_returned_funds
 from nodus_api.scheduler.hearing import apply_reports
 from nodus_api.scheduler.intake import take_commands
 from nodus_api.scheduler.lease import Leadership
@@ -36,6 +37,7 @@ from nodus_api.storage.catalog_store import CatalogStore
 from nodus_api.storage.drill_store import DrillStore
 from nodus_api.storage.engine import Database
 from nodus_api.storage.errors import FencedOff, StorageRefused, StorageUnavailable
+from nodus_api.storage.fund_store import FundStore
 from nodus_api.storage.leader_store import LeaderStore, Reign
 from nodus_api.storage.machine_store import MachineStore
 from nodus_api.storage.retirement import RetirementStore
@@ -109,6 +111,7 @@ class Scheduler:
                 retirement=RetirementStore(self._database),
                 catalog=CatalogStore(self._database, self._supplier.name),
                 drills=DrillStore(self._database),
+                funds=FundStore(self._database),
                 supplier=self._supplier,
                 clock=self._clock,
                 metrics=self.metrics,
@@ -238,6 +241,7 @@ class Passes:
             ("limits", lambda: stop_at_limits(loop), True),  # before a notice (SC-014)
             ("drill", lambda: make_faults(loop), True),
             ("notices", lambda: take_notices(loop, look=full), True),
+            ("funds", lambda: use_returned_funds(loop), True),
             ("fill", lambda: fill_slots(loop), True),
             ("offers", lambda: sync_offers(loop), True),
             ("place", lambda: place_queued(loop), True),

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from nodus_api.kernel import events
 from nodus_api.kernel.deadlines import ACQUIRE_LIMIT
 from nodus_api.kernel.explaining import Told, told_of
+from nodus_api.kernel.funding import InsufficientFunds
 from nodus_api.kernel.lifecycle import advance
 from nodus_api.kernel.placement import (
     Decision,
@@ -24,6 +25,7 @@ from nodus_api.kernel.replacement import needs_on_demand
 from nodus_api.kernel.spec import WorkloadSpec
 from nodus_api.kernel.vocabulary import Market, Stage, WaitingFor, WorkloadState
 from nodus_api.scheduler.catalog import Catalog, load_catalog
+from nodus_api.scheduler.claiming import funded, unfunded
 from nodus_api.scheduler.context import LoopContext
 from nodus_api.scheduler.ganging import Ranks, units
 from nodus_api.scheduler.intents import intended
@@ -79,6 +81,12 @@ def _place(
     request = _request(claimed, spec, catalog, restore_bytes)
     seen = catalog.snapshot
     decision = place(request, seen, now)
+    try:
+        claimed = funded(batch, claimed, spec, decision, catalog, request.remaining_cost_usd)
+    except InsufficientFunds as lack:
+        for one in ranks:
+            batch.put(unfunded(one, spec, lack, now))
+        return catalog
     moved, catalog = _decided(loop, claimed, decision, catalog, now)
     for before, after in zip(ranks, moved, strict=True):
         batch.put(after)

@@ -21,6 +21,7 @@ from nodus_api.kernel.replacement import Replacement, SlotCounters, decide
 from nodus_api.kernel.spec import WorkloadSpec
 from nodus_api.kernel.vocabulary import MachineState, Reason, Stage, Trigger, WorkloadState
 from nodus_api.scheduler.checkpointing import interval_of
+from nodus_api.scheduler.holding import payable, settle_hold
 from nodus_api.storage.batch import Batch
 from nodus_api.storage.records import AttemptRecord, Slot, Tenancy, Workload
 
@@ -40,14 +41,16 @@ def settle(batch: Batch) -> None:
         if before.attempt.live and not record.attempt.live:
             # its cost first: the decision asks what the limit leaves
             record = _without_untold_start(before, record)
-            record = count_costs(release_machines(record, batch.now), release)
+            record = release_machines(record, batch.now)
+            record = count_costs(record, release, payable(batch, record))
             if record.attempt.gang is None:  # a gang's slots are decided together
                 record = decide_slot(record, batch.now, barred=barred(before))
             lost = record.restore_lost or restore_lost(record.attempt)
             record = replace(record, restore_lost=lost)
         record = prove_deletion(record)
         if _billed_times(record.attempt) != _billed_times(before.attempt):
-            record = count_costs(record, release)
+            record = count_costs(record, release, payable(batch, record))
+        record = settle_hold(batch, record)
         batch.put(_with_checkpoints(record))
         share_budget(batch, batch.loaded[no], record)
         if record.attempt.command_started and not before.attempt.command_started:
@@ -222,13 +225,19 @@ def counters_of(slot: Slot) -> SlotCounters:
     )
 
 
-def count_costs(record: AttemptRecord, release: Release = Release.NOT_NEEDED) -> AttemptRecord:
+def count_costs(
+    record: AttemptRecord,
+    release: Release = Release.NOT_NEEDED,
+    funded: Decimal | None = None,
+) -> AttemptRecord:
     """Count the ledger anew, up to the last proof of life (SC-508, SC-523).
 
     `release` tells why a rank was Released, which decides its cover (SC-520).
 
-    A workload's limit is a hard cap: what lies beyond it is ours (SC-522).
+    A workload's limit is a hard cap, and so is what its hold and the balance can pay (`funded`,
+    None without control of funds): what lies beyond is ours (SC-522).
     """
+    caps = [cap for cap in (budget(record), funded) if cap is not None]
     segments: list[CostSegment] = []
     attempt, tenancy = record.attempt, billed(record)
     watermark = proof_of_life(attempt, record.work.watermark)
@@ -242,7 +251,10 @@ def count_costs(record: AttemptRecord, release: Release = Release.NOT_NEEDED) ->
         )
         if clock is not None:
             counted = charge(
-                clock, cover=cover_of(attempt, release), watermark=watermark, cap_usd=budget(record)
+                clock,
+                cover=cover_of(attempt, release),
+                watermark=watermark,
+                cap_usd=min(caps, default=None),
             )
             segments += counted.segments
     view = replace(record.view, segments=tuple(segments))

@@ -14,10 +14,12 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from nodus_api.kernel.attempt import AttemptView
+from nodus_api.kernel.funding import Account
 from nodus_api.storage import attempt_rows as rows
 from nodus_api.storage import checkpoint_store, statements
 from nodus_api.storage.bulk import Row, as_json
 from nodus_api.storage.errors import StorageConflict
+from nodus_api.storage.fund_store import write_holds
 from nodus_api.storage.last_words import write_last_words
 from nodus_api.storage.proposal_store import write_proposals
 from nodus_api.storage.records import AttemptRecord, Decided, Slot, Tenancy
@@ -50,6 +52,8 @@ class Batch:
     """The database's time, read after the fence: every decision in here uses it (SC-615)."""
     loaded: dict[int, AttemptRecord] = field(default_factory=dict)
     records: dict[int, AttemptRecord] = field(default_factory=dict)
+    accounts: dict[str, Account] = field(default_factory=dict)
+    """The money of the organizations of those Attempts, as this transaction leaves it."""
     added: list[AttemptRecord] = field(default_factory=list)
     decided: list[Decided] = field(default_factory=list)
     slots: list[Slot] = field(default_factory=list)
@@ -91,6 +95,7 @@ async def flush(batch: Batch, render: Render) -> int:
     touched |= await _lose_checkpoints(batch, changes)
     await write_proposals(batch.connection, changes)
     await write_last_words(batch.connection, changes)
+    await write_holds(batch.connection, changes)
     await _write_aside(batch)
     await _publish(batch.connection, {no: shown[no] for no in sorted(touched)}, render)
     return len(touched)

@@ -276,3 +276,9 @@ def waiting_for_capacity(limit: int) -> sa.Select[Any]:
     Uses `attempts_live`.
     """
     return _live().where(t.attempts.c.waiting_for.in_(("Capacity", "Gang"))).limit(limit)
+
+
+@cache
+def waiting_for_funds(limit: int) -> sa.Select[Any]:
+    """Queued Attempts that wait for Funds, oldest first. Uses `attempts_live`."""
+    return _live().where(t.attempts.c.waiting_for == "Funds").limit(limit)

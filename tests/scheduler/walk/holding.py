@@ -25,7 +25,8 @@ from nodus_api.suppliers.supplier import MachineIntent
 _TABLES = (
     "workloads", "slots", "commands", "attempts", "attempt_work", "placements",
     "placement_rejections", "interruptions", "checkpoints", "machines", "machine_events", "leases",
-    "runner_reports", "cost_segments", "orphans",
+    "runner_reports", "cost_segments", "orphans", "holds", "funds", "fund_entries",
+    "supplier_costs",
 )  # fmt: skip
 _ROWS = "SELECT coalesce(jsonb_agg(to_jsonb(x) ORDER BY to_jsonb(x)::text), '[]') FROM nodus.{} x"
 _PARTS = ", ".join(f"'{name}', ({_ROWS.format(name)})" for name in _TABLES)

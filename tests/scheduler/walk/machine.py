@@ -16,6 +16,7 @@ from tests.scheduler.walk.drawing import (
     STEPS,
     TIMES,
     codes,
+    deposits,
     faults,
     hows,
     laggards,
@@ -72,6 +73,7 @@ class SchedulerWalk(RuleBasedStateMachine):
         spec=specs,
         going=st.sampled_from((4, 3, 2, 5, 0)),
         lags=laggards,
+        deposit=deposits,
     )
     def begins(
         self,
@@ -83,6 +85,7 @@ class SchedulerWalk(RuleBasedStateMachine):
         spec: dict[str, Any],
         going: int,
         lags: int | None,
+        deposit: str | None,
     ) -> None:
         supplier = self.walk.supplier
         supplier.slots = slots
@@ -96,6 +99,8 @@ class SchedulerWalk(RuleBasedStateMachine):
         self._run(self.walk.lead())
         if schedule is not None:
             self._run(self.stage.eyes.execute(_SCHEDULE, schedule))
+        if deposit is not None:
+            self._run(self.walk.pay_in(deposit))
         self._run(self.walk.submit(NAMES[0], spec))
         self._goes_on(going, lags=lags)
 
@@ -115,6 +120,13 @@ class SchedulerWalk(RuleBasedStateMachine):
         else:
             body: dict[str, Any] = {"count": count} if verb == "scale" else {}
             self._run(self.walk.ask(verb, name, **body))
+        self._goes_on(then)
+
+    @rule(usd=deposits, then=rounds)
+    def money_comes(self, usd: str | None, then: int) -> None:
+        """SC-620, SC-623: the first deposit turns the control of funds on."""
+        if usd is not None:
+            self._run(self.walk.pay_in(usd))
         self._goes_on(then)
 
     @precondition(lambda self: self.books.drillable())
@@ -349,6 +361,7 @@ class SchedulerWalk(RuleBasedStateMachine):
         walk, books = self.walk, self.books
         walk.heal()
         await self.stage.eyes.execute(_NO_SCHEDULE)
+        await walk.pay_in("100")  # nobody waits for money for ever
         idle, before = 0, await books.read()
         for _ in range(250):
             await walk.carry_on(words=3)

@@ -1,4 +1,4 @@
-"""Random lives of a whole installation: P-01 to P-07, P-09 to P-14, P-22 to P-24, P-27, P-28.
+"""Random lives of a whole installation: P-01 to P-07, P-09 to P-15, P-22 to P-24, P-27, P-28.
 
 With gangs (SC-130 to SC-135), drills (SC-630) and reclaims that are announced (SC-013), and with
 who pays for all of it (SC-520).

@@ -1,0 +1,3 @@
+SET search_path = nodus;
+DROP TABLE offering_entitlements;
+DROP TABLE fund_entries;
