@@ -28,8 +28,8 @@ hows = st.sampled_from(("heard", "heard", "unanswered", "late"))
 codes = st.sampled_from((0, 0, 1, 3, 137, 139))
 faults = st.sampled_from([(call, fault) for call in FAULTS for fault in FAULTS[call]])
 notices = st.sampled_from((30, 0, 120))
-deposits = st.sampled_from((None, None, "0.02", "0.05", "0.2"))
-"""USD: a start takes 0.02 to 0.021 of them at the rate of the fleet."""
+deposits = st.sampled_from(("0.03", None, "0.06", "0.021", None))
+"""USD: a start takes 0.02 of them at the rate of the fleet, or 0.03."""
 schedules = st.sampled_from((None, None, None, "node-loss", "preemption"))
 limits = st.fixed_dictionaries(
     {},
@@ -37,7 +37,7 @@ limits = st.fixed_dictionaries(
         "maxCostUSD": st.sampled_from(("0.5", "0.2", "0.05", "0.002")),
         "maxDurationSeconds": st.sampled_from((60, 600)),
         "startDeadlineSeconds": st.sampled_from((60, 600)),
-        "fundingWaitSeconds": st.sampled_from((60, 3600)),
+        "fundingWaitSeconds": st.sampled_from((60, 600)),
     },
 )
 common = {

@@ -130,6 +130,16 @@ class SchedulerWalk(RuleBasedStateMachine):
         self._goes_on(then)
 
     @precondition(lambda self: self.books.drillable())
+    @rule(turns=st.sampled_from((4, 8)))
+    def money_is_spent(self, turns: int) -> None:
+        """SC-621: what runs is heard of, billed and renewed, until the money is gone."""
+        for _ in range(turns):
+            self._goes_on(1)
+            self._run(self.walk.pass_time(50))
+            self._run(self.walk.beat())
+            self._run(self.walk.make_pass())
+
+    @precondition(lambda self: self.books.drillable())
     @rule(which=whichever, loss=st.sampled_from(LOSSES), notice=notices, then=rounds)
     def drill(self, which: int, loss: str, notice: int, then: int) -> None:
         """SC-630: an Attempt, or one rank, is lost on purpose; most are asked for in time."""
