@@ -20,6 +20,7 @@ from nodus_api.cli.options import (
     settings_from,
 )
 from nodus_api.cli.project_funds import fund_project
+from nodus_api.cli.project_quota import project_quota
 from nodus_api.cli.tabular import render_table
 from nodus_api.clock import SystemClock
 from nodus_api.durations import parse_duration
@@ -161,7 +162,7 @@ def _last_use(token: TokenRecord, *, table: bool) -> str | None:
 
 @click.group()
 def project() -> None:
-    """Create projects, say who may read them and what they may spend.
+    """Create projects, say who may read them and what they may use.
 
     \b
     Example:
@@ -172,6 +173,7 @@ def project() -> None:
 
 
 project.add_command(fund_project)
+project.add_command(project_quota)
 
 
 @project.command("create")

@@ -30,6 +30,7 @@ from nodus_api.kernel.spec import WorkloadSpec
 from nodus_api.kernel.vocabulary import Profile
 from nodus_api.scheduler.catalog import Catalog
 from nodus_api.storage import tables as t
+from nodus_api.storage.allowance_store import Allowances, AllowanceStore
 from nodus_api.storage.catalog_store import CatalogStore
 from nodus_api.storage.engine import Database
 from nodus_api.storage.statements import database_now
@@ -62,6 +63,7 @@ async def estimate(files: tuple[str, ...], project: str, output: str, **options:
     async with opened(settings) as database:
         now = await _look(database, {one.project for one in manifests})
         classes, offers = await CatalogStore(database, settings.supplier).load()
+        allowances = await AllowanceStore(database).read()
     catalog = Catalog.of(classes, offers, now)
     if not catalog.snapshot.size:
         raise Failed(
@@ -69,7 +71,7 @@ async def estimate(files: tuple[str, ...], project: str, output: str, **options:
             " which asks the supplier what there is."
         )
     note_images(manifests, settings.supplier)
-    estimates = [_estimate(one, catalog, now) for one in manifests]
+    estimates = [_estimate(one, catalog, allowances, now) for one in manifests]
     if output == "json":
         shown = [one.as_json() for one in estimates]
         print_json(shown if len(shown) > 1 else shown[0])
@@ -108,10 +110,17 @@ class _Estimate:
         return preview(self.decision.placement) | {"profiles": compared}
 
 
-def _estimate(manifest: Manifest, catalog: Catalog, now: datetime) -> _Estimate:
+def _estimate(
+    manifest: Manifest, catalog: Catalog, allowances: Allowances, now: datetime
+) -> _Estimate:
     """Decide as for the first Attempt of a new workload (SC-301), under each profile."""
     spec: WorkloadSpec = manifest.workload_spec
-    request = PlacementRequest.of(spec, remaining_cost_usd=spec.limits.max_cost_usd)
+    request = PlacementRequest.of(
+        spec,
+        remaining_cost_usd=spec.limits.max_cost_usd,
+        closed_offerings=allowances.closed(manifest.project),
+        quota_left=allowances.left(manifest.project),
+    )
     decisions = side_by_side(request, catalog.snapshot, now)
     return _Estimate(asked=request.policy.profile, by_profile=decisions)
 

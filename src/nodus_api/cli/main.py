@@ -102,7 +102,7 @@ COMMANDS = {
     ),
     "token": Entry("access", "token", "Create, list and revoke API tokens."),
     "project": Entry(
-        "access", "project", "Create projects, say who may read them and what they may spend."
+        "access", "project", "Create projects, say who may read them and what they may use."
     ),
     "offerings": Entry(
         "offerings", "offerings", "Import and list what clouds and own fleets offer."

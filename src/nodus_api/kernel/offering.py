@@ -16,6 +16,10 @@ Family = tuple[str | None, int]
 """Accelerator and count: the catalog's index (SC-370)."""
 
 
+CPU_UNIT = "cpu"
+"""What a quota calls machines without accelerators, of which it counts each as one."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferingClass:
     """The public facts of a kind of capacity (SC-202).
@@ -45,6 +49,11 @@ class OfferingClass:
     def family(self) -> Family:
         """The key of the catalog's index."""
         return (self.accelerator, self.count)
+
+    @property
+    def quota_unit(self) -> tuple[str, int]:
+        """What a quota counts of one machine: an accelerator's name, and how many."""
+        return (CPU_UNIT, 1) if self.accelerator is None else (self.accelerator, self.count)
 
     def rate(self, market: Market) -> Decimal | None:
         """Return the hourly rate in a market, or None where it is not sold so (SC-312)."""

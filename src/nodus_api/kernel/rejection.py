@@ -154,8 +154,9 @@ def sieve(demand: Demand, *, forgiving: bool) -> Sieve:
 
 def over_project_quota(demand: Demand, candidate: Candidate) -> bool:
     """Whether the project may not take so many more accelerators of this name."""
-    left = demand.quota_left.get(candidate.offering.accelerator or "")
-    return left is not None and candidate.offering.count * demand.machines > left
+    name, count = candidate.offering.quota_unit
+    left = demand.quota_left.get(name)
+    return left is not None and count * demand.machines > left
 
 
 def _other_accelerator(demand: Demand, candidate: Candidate) -> bool:

@@ -17,6 +17,7 @@ from nodus_api.scheduler.metrics import LoopMetrics
 from nodus_api.scheduler.setbacks import Item, Setbacks
 from nodus_api.scheduler.settling import settle
 from nodus_api.storage.agenda import Agenda
+from nodus_api.storage.allowance_store import AllowanceStore
 from nodus_api.storage.attempt_store import AttemptStore
 from nodus_api.storage.batch import Batch
 from nodus_api.storage.catalog_store import CatalogStore
@@ -83,6 +84,7 @@ class LoopContext:
     catalog: CatalogStore
     drills: DrillStore
     funds: FundStore
+    allowances: AllowanceStore
     supplier: Supplier
     clock: Clock
     metrics: LoopMetrics

@@ -32,6 +32,7 @@ from nodus_api.scheduler.spending import stop_at_limits
 from nodus_api.scheduler.timing import apply_deadlines, pass_orders_on
 from nodus_api.scheduler.upkeep import Upkeep
 from nodus_api.storage.agenda import Agenda, Bounds
+from nodus_api.storage.allowance_store import AllowanceStore
 from nodus_api.storage.attempt_store import AttemptStore
 from nodus_api.storage.catalog_store import CatalogStore
 from nodus_api.storage.drill_store import DrillStore
@@ -112,6 +113,7 @@ class Scheduler:
                 catalog=CatalogStore(self._database, self._supplier.name),
                 drills=DrillStore(self._database),
                 funds=FundStore(self._database),
+                allowances=AllowanceStore(self._database),
                 supplier=self._supplier,
                 clock=self._clock,
                 metrics=self.metrics,

@@ -24,6 +24,7 @@ from nodus_api.kernel.placement import (
 from nodus_api.kernel.replacement import needs_on_demand
 from nodus_api.kernel.spec import WorkloadSpec
 from nodus_api.kernel.vocabulary import Market, Stage, WaitingFor, WorkloadState
+from nodus_api.scheduler.allowances import Remaining
 from nodus_api.scheduler.catalog import Catalog, load_catalog
 from nodus_api.scheduler.claiming import funded, unfunded
 from nodus_api.scheduler.context import LoopContext
@@ -44,6 +45,7 @@ async def place_queued(loop: LoopContext) -> bool:
     if not nos:
         return False
     room = _Room(await load_catalog(loop, await loop.agenda.now()))
+    allowed = Remaining(await loop.allowances.read())
 
     async def work(batch: Batch) -> None:
         catalog = room.catalog
@@ -51,7 +53,8 @@ async def place_queued(loop: LoopContext) -> bool:
         stored = await restore_sources(batch.connection, resuming) if resuming else {}
         for ranks in units(batch.records.values()):
             sizes = [stored[one.no].size_bytes for one in ranks if one.no in stored]
-            catalog = _place(loop, batch, ranks, catalog, max(sizes, default=None))
+            largest = max(sizes, default=None)
+            catalog = _place(loop, batch, ranks, catalog, allowed, largest)
         room.catalog = catalog
 
     await loop.in_batches("place", nos, work)
@@ -66,7 +69,12 @@ class _Room:
 
 
 def _place(
-    loop: LoopContext, batch: Batch, ranks: Ranks, catalog: Catalog, restore_bytes: int | None
+    loop: LoopContext,
+    batch: Batch,
+    ranks: Ranks,
+    catalog: Catalog,
+    allowed: Remaining,
+    restore_bytes: int | None,
 ) -> Catalog:
     """Move one Attempt, or all ranks of a gang, by what placement decides (SC-130, SC-131).
 
@@ -78,7 +86,7 @@ def _place(
         return catalog
     spec = WorkloadSpec.from_json(ranks[0].workload.kind, ranks[0].workload.spec)
     claimed = [_claimed(one, spec, now) for one in ranks]
-    request = _request(claimed, spec, catalog, restore_bytes)
+    request = _request(claimed, spec, catalog, allowed, restore_bytes)
     seen = catalog.snapshot
     decision = place(request, seen, now)
     try:
@@ -87,6 +95,9 @@ def _place(
         for one in ranks:
             batch.put(unfunded(one, spec, lack, now))
         return catalog
+    if decision.chosen is not None:
+        project = ranks[0].attempt.project
+        allowed.take(project, decision.chosen.candidate.offering, len(ranks))
     moved, catalog = _decided(loop, claimed, decision, catalog, now)
     for before, after in zip(ranks, moved, strict=True):
         batch.put(after)
@@ -120,7 +131,11 @@ def _claimed(record: AttemptRecord, spec: WorkloadSpec, now: datetime) -> Attemp
 
 
 def _request(
-    ranks: Ranks, spec: WorkloadSpec, catalog: Catalog, restore_bytes: int | None
+    ranks: Ranks,
+    spec: WorkloadSpec,
+    catalog: Catalog,
+    allowed: Remaining,
+    restore_bytes: int | None,
 ) -> PlacementRequest:
     """Ask for all ranks at once: what any of them lost or did not get is avoided for all."""
     lead = ranks[0].attempt
@@ -132,6 +147,8 @@ def _request(
         resumes=any(record.attempt.resumes for record in ranks),
         restore_bytes=restore_bytes,
         start_deadline=lead.start_deadline,
+        closed_offerings=allowed.closed(lead.project),
+        quota_left=allowed.left(lead.project),
         lost=tuple(
             LostCandidate(
                 offering=one["offering"],

@@ -30,6 +30,8 @@ faults = st.sampled_from([(call, fault) for call in FAULTS for fault in FAULTS[c
 notices = st.sampled_from((30, 0, 120))
 deposits = st.sampled_from(("0.03", None, "0.06", "0.021", None))
 """USD: a start takes 0.02 of them at the rate of the fleet, or 0.03."""
+quotas = st.sampled_from((None, None, 2, 1))
+"""Of machines without accelerators, as all of the fleet are."""
 schedules = st.sampled_from((None, None, None, "node-loss", "preemption"))
 limits = st.fixed_dictionaries(
     {},

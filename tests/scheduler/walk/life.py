@@ -21,6 +21,7 @@ from nodus_api.kernel.spec import WorkloadSpec
 from nodus_api.kernel.vocabulary import OwnerKind
 from nodus_api.scheduler import Passes, Scheduler
 from nodus_api.storage import tables as t
+from nodus_api.storage.allowance_store import AllowanceStore
 from nodus_api.storage.errors import FencedOff
 from nodus_api.storage.fund_store import FundStore
 from nodus_api.storage.leader_store import LeaderStore
@@ -156,6 +157,10 @@ class Walk:
     async def pay_in(self, usd: str) -> None:
         """Let somebody add to the funds; it stands once the command has answered."""
         await FundStore(self.database).deposit("default", Decimal(usd))
+
+    async def allow(self, most: int | None) -> None:
+        """Let somebody set the project's quota."""
+        await AllowanceStore(self.database).set_quota("default", "cpu", most)
 
     # time, machines and runners
 

@@ -21,6 +21,7 @@ from tests.scheduler.walk.drawing import (
     hows,
     laggards,
     notices,
+    quotas,
     rounds,
     schedules,
     specs,
@@ -74,6 +75,7 @@ class SchedulerWalk(RuleBasedStateMachine):
         going=st.sampled_from((4, 3, 2, 5, 0)),
         lags=laggards,
         deposit=deposits,
+        quota=quotas,
     )
     def begins(
         self,
@@ -86,6 +88,7 @@ class SchedulerWalk(RuleBasedStateMachine):
         going: int,
         lags: int | None,
         deposit: str | None,
+        quota: int | None,
     ) -> None:
         supplier = self.walk.supplier
         supplier.slots = slots
@@ -101,6 +104,8 @@ class SchedulerWalk(RuleBasedStateMachine):
             self._run(self.stage.eyes.execute(_SCHEDULE, schedule))
         if deposit is not None:
             self._run(self.walk.pay_in(deposit))
+        if quota is not None:
+            self._run(self.walk.allow(quota))
         self._run(self.walk.submit(NAMES[0], spec))
         self._goes_on(going, lags=lags)
 
@@ -371,7 +376,8 @@ class SchedulerWalk(RuleBasedStateMachine):
         walk, books = self.walk, self.books
         walk.heal()
         await self.stage.eyes.execute(_NO_SCHEDULE)
-        await walk.pay_in("100")  # nobody waits for money for ever
+        await walk.pay_in("100")  # nobody waits for money for ever, or for quota
+        await walk.allow(None)
         idle, before = 0, await books.read()
         for _ in range(250):
             await walk.carry_on(words=3)
