@@ -5,6 +5,7 @@ CREATE TABLE fund_entries (no bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, o
 CREATE INDEX fund_entries_organization ON fund_entries (organization, no);
 -- a class with rows here is open to those projects alone, one without to all
 CREATE TABLE offering_entitlements (offering text NOT NULL REFERENCES offering_classes ON DELETE CASCADE, project label63 NOT NULL REFERENCES projects ON DELETE CASCADE, PRIMARY KEY (offering, project));
+CREATE INDEX supplier_costs_open ON supplier_costs (machine) WHERE to_ts IS NULL;
 GRANT SELECT, INSERT, UPDATE, DELETE ON fund_entries, offering_entitlements TO nodus_scheduler;
 -- What was charged before holds were kept counts as captured; what is not over yet gets a hold of just that, since
 -- later captures are the difference to it.

@@ -48,6 +48,7 @@ async def check(world: World) -> None:
     _gangs([one for one in records if one.workload.uid not in leaving])
     _saved_together(records, await world.rows(t.checkpoints))
     await _funds(world, records)
+    await _supplier_costs(world)
     for record in records:
         _milestones(record.attempt)
         _ledger(record)
@@ -139,6 +140,24 @@ async def _funds(world: World, records: list[AttemptRecord]) -> None:
         else:
             assert record.hold.captured == actual(record.view.segments).cost_usd
             assert (record.hold.released is not None) == over
+
+
+async def _supplier_costs(world: World) -> None:
+    """The private ledger has no gap, from a machine's first billed moment to its end (SC-504)."""
+    periods: dict[int, list[Any]] = defaultdict(list)
+    for row in await world.rows(t.supplier_costs):
+        periods[row["machine"]].append(row)
+    for machine in await world.rows(t.machines):
+        known = periods[machine["no"]]
+        if machine["billing_start"] is not None:
+            assert known[0]["from_ts"] == machine["billing_start"]
+        for earlier, later in itertools.pairwise(known):
+            assert earlier["to_ts"] == later["from_ts"] > earlier["from_ts"]
+            assert earlier["rate"] != later["rate"]
+        if known:
+            ended = machine["state"] == "Gone"
+            assert (known[-1]["to_ts"] is not None) == ended
+            assert not ended or known[-1]["to_ts"] >= known[-1]["from_ts"]
 
 
 def _milestones(attempt: Attempt) -> None:

@@ -11,6 +11,7 @@ import click
 
 from nodus_api.cli.errors import Refused
 from nodus_api.cli.import_plan import RUNNING, Changes, ImportPlan, plan_import
+from nodus_api.cli.offerings_costs import offerings_costs
 from nodus_api.cli.offerings_gates import disable, enable, restrict
 from nodus_api.cli.offerings_text import (
     CLASS_HEADINGS,
@@ -56,7 +57,7 @@ def offerings() -> None:
     """
 
 
-for _command in (disable, enable, restrict):
+for _command in (disable, enable, restrict, offerings_costs):
     offerings.add_command(_command)
 
 

@@ -23,6 +23,7 @@ from nodus_api.storage.fund_store import write_holds
 from nodus_api.storage.last_words import write_last_words
 from nodus_api.storage.proposal_store import write_proposals
 from nodus_api.storage.records import AttemptRecord, Decided, Slot, Tenancy
+from nodus_api.storage.supplier_ledger import write_supplier_costs
 from nodus_api.storage.work_rows import lease_row, machine_row, slot_row, work_row
 
 
@@ -192,6 +193,14 @@ async def _write_tenancies(connection: AsyncConnection, changes: Iterable[Change
     ]
     await _execute(connection, statements.insert_leases(), leases)
     kept = [(no, before, after) for no, before, after in pairs if before and before != after]
+    await write_supplier_costs(
+        connection,
+        [
+            (before.machine if before else None, after.machine, number)
+            for _, before, after in pairs
+            if (number := after.machine.no or numbers.get(after.machine.key)) is not None
+        ],
+    )
     machines = [
         {"no": after.machine.no} | machine_row(after.machine)
         for _, before, after in kept

@@ -20,6 +20,7 @@ from nodus_api.storage.bulk import as_json, insert_rows, upsert_rows
 from nodus_api.storage.conditions import machine_open
 from nodus_api.storage.engine import Database
 from nodus_api.storage.statements import bigints
+from nodus_api.storage.supplier_ledger import reprice
 
 CLASS_COLUMNS = (
     "accelerator", "form", "count", "accelerator_memory_gib", "vcpus", "memory_gib", "disk_gib",
@@ -146,6 +147,7 @@ class CatalogStore:
             numbers = self._numbers
             if given != self._written:
                 numbers = await self._write_catalog(connection, given)
+                await reprice(connection, self._supplier)
             seen: list[dict[str, Any]] = [
                 {
                     "offer": no,

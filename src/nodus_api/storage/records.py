@@ -87,6 +87,9 @@ class Machine:
     increment: timedelta = timedelta(seconds=1)
     minimum: timedelta = timedelta(0)
     """Billing increment and minimum of the offer (SC-507); read with the machine, never written."""
+    billed_unheld_since: datetime | None = None
+    """When it began to cost Nodus, as a look at its release showed that it exists (SC-523); of one
+    that was granted it is `billing_start`. Kept in the ledger of supplier costs alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
