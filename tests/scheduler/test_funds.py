@@ -325,6 +325,44 @@ async def test_funds_that_return_resume_what_asked_for_it(dear: World) -> None: 
     await check(dear)
 
 
+async def test_a_new_leader_reopens_what_its_first_pass_cannot(dear: World) -> None:  # SC-605
+    """Nothing is known of the offers then, and the balance does not change any more."""
+    await fund(dear, "12.5")
+    runner = await dear.run(estimate={"hours": "0.01"}, stopGraceSeconds=5, autoResume=True)
+    while not dear.fake.signals:
+        await beat(dear, [runner], 30)
+    await exits(dear, runner)
+    await fund(dear, "12")
+    await dear.lead()
+    await dear.settle()  # hears what is offered
+    await dear.settle()
+    assert "0/2" in await dear.documents()
+
+
+async def test_a_gang_resumes_though_a_rank_had_ended(dear: World) -> None:  # SC-134, SC-623
+    """Rank 1 exits 0 while the money of the others runs out: the gang starts whole again."""
+    await fund(dear, "40")
+    runners = await run_gang(
+        dear, 3, estimate={"hours": "0.01"}, stopGraceSeconds=5, autoResume=True
+    )
+    while not dear.fake.signals:
+        await beat(dear, runners, 30)
+    await dear.settle()
+    await runners[1].report("exited", exitCode=0, signal=None, oom=False)
+    await dear.settle()
+    await stop_by_order(dear, runners[0], runners[2])
+    await dear.settle(1)
+    assert sorted(row["state"] for row in await dear.rows(t.slots)) == [
+        "Open",
+        "Unfunded",
+        "Unfunded",
+    ]
+    await fund(dear, "30")
+    await dear.settle()
+    assert sorted(await dear.documents()) == ["0/1", "0/2", "1/1", "1/2", "2/1", "2/2"]
+    await check(dear)
+
+
 async def test_without_auto_resume_funds_change_nothing(dear: World) -> None:  # SC-623
     await fund(dear, "12.5")
     runner = await dear.run(estimate={"hours": "0.01"}, stopGraceSeconds=5)

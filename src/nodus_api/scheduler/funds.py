@@ -15,17 +15,19 @@ from nodus_api.scheduler.claiming import lowest_price
 from nodus_api.scheduler.context import LoopContext
 from nodus_api.storage import due
 from nodus_api.storage.batch import Batch
-from nodus_api.storage.records import Slot
 
 Balances = dict[str, Decimal | None]
 
 
-async def use_returned_funds(loop: LoopContext) -> bool:
+async def use_returned_funds(loop: LoopContext, *, look: bool) -> bool:
     """Let those try again who wait for Funds, and reopen Unfunded slots, as far as money goes.
 
-    Balances are looked at in each pass in which somebody waits; what they were in the last one is
-    all that is remembered, so a new reign looks at all. Returns whether a slot was opened.
+    Balances are looked at in each pass in which somebody waits, and what they were in the last one
+    is remembered: who waits is woken where there is more. Unfunded slots are looked at where there
+    is not the same, and with `look` in any case. Returns whether a slot was opened.
     """
+    if not loop.offers_known:
+        return False  # nothing is placed, and no start has a price
     if not await loop.agenda.any("funds"):
         loop.balances = {}
         return False
@@ -38,7 +40,7 @@ async def use_returned_funds(loop: LoopContext) -> bool:
     }
     grown = [name for name, one in changed.items() if _grew(before.get(name), one.balance)]
     await _hasten(loop, [name for name in changed if name not in before or name in grown])
-    return await _reopen(loop, changed)
+    return await _reopen(loop, accounts if look else changed)
 
 
 def _grew(before: Decimal | None, now: Decimal | None) -> bool:
@@ -66,7 +68,7 @@ async def _reopen(loop: LoopContext, accounts: Mapping[str, Account]) -> bool:
     free: Balances = {
         name: one.balance for name, one in accounts.items() if one.balance is None or one.balance
     }
-    uids = await loop.agenda.workloads("unfunded") if free and loop.offers_known else []
+    uids = await loop.agenda.workloads("unfunded") if free else []
     if not uids:
         return False
     catalog = await load_catalog(loop, await loop.agenda.now())
@@ -87,19 +89,30 @@ async def _reopen_slots(loop: LoopContext, uid: UUID, catalog: Catalog, free: Ba
         if price is None or workload.organization not in free:
             return False
         amount = funding.start_amount(price, spec.limits.max_cost_usd)
-        unfunded = [one.slot for one in edit.slots.values() if not one.live]
-        opened: list[Slot] = []
-        left = free[workload.organization]
-        for slot in sorted(unfunded, key=lambda one: (len(one.slot), one.slot)):
-            if slot.state is not SlotState.UNFUNDED:
-                continue
-            if left is not None:
-                if left < amount:
-                    break
-                left -= amount
-            opened.append(replace(slot, state=SlotState.OPEN, not_before=None))
-        if spec.gang is not None and len(opened) < len(edit.slots):
-            return False  # a gang starts whole
+        over = [one.slot for one in edit.slots.values() if not one.live]
+        unfunded = [slot for slot in over if slot.state is SlotState.UNFUNDED]
+        starts = unfunded if spec.gang is None else over  # of a gang all ranks start again
+        if spec.gang is not None and len(over) < len(edit.slots):
+            return False  # some still end
+        affordable = _affordable(free[workload.organization], amount, len(starts))
+        if spec.gang is not None and affordable < len(starts):
+            return False
+        unfunded.sort(key=lambda one: (len(one.slot), one.slot))
+        opened = [
+            replace(slot, state=SlotState.OPEN, not_before=None)
+            for slot in (unfunded[:affordable] if spec.gang is None else unfunded)
+        ]
         await edit.put_slots(opened)
-        free[workload.organization] = left
+        _spend(free, workload.organization, amount * min(affordable, len(starts)))
         return bool(opened)
+
+
+def _affordable(left: Decimal | None, amount: Decimal, most: int) -> int:
+    """Return how many of at most so many starts can be held."""
+    return most if left is None or not amount else min(most, int(left // amount))
+
+
+def _spend(free: Balances, organization: str, amount: Decimal) -> None:
+    """Set aside for the rest of this step what the starts will be held."""
+    left = free[organization]
+    free[organization] = None if left is None else left - amount

@@ -243,7 +243,7 @@ class Passes:
             ("limits", lambda: stop_at_limits(loop), True),  # before a notice (SC-014)
             ("drill", lambda: make_faults(loop), True),
             ("notices", lambda: take_notices(loop, look=full), True),
-            ("funds", lambda: use_returned_funds(loop), True),
+            ("funds", lambda: use_returned_funds(loop, look=full), True),
             ("fill", lambda: fill_slots(loop), True),
             ("offers", lambda: sync_offers(loop), True),
             ("place", lambda: place_queued(loop), True),

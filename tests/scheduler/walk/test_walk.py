@@ -19,6 +19,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from tests.conftest import START, FirstRows
 from tests.scheduler.walk.machine import SchedulerWalk
 from tests.scheduler.walk.mortal import Killed, MortalDatabase
+from tests.scheduler.walk.spending import FundsWalk
 from tests.scheduler.walk.stage import Stage
 
 from nodus_api.clock import ManualClock
@@ -66,13 +67,11 @@ def _unless_killed(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> 
         loop.default_exception_handler(context)
 
 
-def test_whatever_happens_the_properties_hold(stage: Stage) -> None:
-    class Here(SchedulerWalk):
-        pass
-
-    Here.stage = stage
+@pytest.mark.parametrize("walk", [SchedulerWalk, FundsWalk])
+def test_whatever_happens_the_properties_hold(stage: Stage, walk: type[SchedulerWalk]) -> None:
+    here = type("Here", (walk,), {"stage": stage})
     try:
-        run_state_machine_as_test(Here, settings=WALKS)
+        run_state_machine_as_test(here, settings=WALKS)
     finally:
         seen = ", ".join(f"{name}: {times}" for name, times in sorted(stage.seen.items()))
         print(f"{stage.walks} walks, {stage.steps} steps\n{seen}")  # noqa: T201 - the figures are wanted
