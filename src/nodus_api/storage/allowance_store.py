@@ -17,8 +17,7 @@ from nodus_api.kernel.offering import CPU_UNIT
 from nodus_api.storage import tables as t
 from nodus_api.storage.conditions import machine_open
 from nodus_api.storage.engine import Database
-from nodus_api.storage.statements import notify
-from nodus_api.storage.wakeups import LOOP
+from nodus_api.storage.wakeups import LOOP, notify
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +82,7 @@ class AllowanceStore:
                 await connection.execute(
                     row.on_conflict_do_update(index_elements=list(key), set_={"max_count": most})
                 )
-            await connection.execute(notify(LOOP))
+        await notify(self._database, LOOP)
         return True
 
     async def project_exists(self, project: str) -> bool:
@@ -109,7 +108,7 @@ class AllowanceStore:
             rows = [{"offering": offering, "project": one} for one in sorted(projects)]
             if rows:
                 await connection.execute(sa.insert(entitlements), rows)
-            await connection.execute(notify(LOOP))
+        await notify(self._database, LOOP)
         return None
 
     async def enable(self, offering: str, *, enabled: bool) -> bool:
@@ -118,7 +117,7 @@ class AllowanceStore:
         write = sa.update(classes).where(classes.c.name == offering).values(enabled=enabled)
         async with self._database.transaction() as connection:
             found = (await connection.execute(write)).rowcount > 0
-            await connection.execute(notify(LOOP))
+        await notify(self._database, LOOP)
         return found
 
 
