@@ -163,6 +163,7 @@ async def test_machines_of_several_sizes_add_up(world: World) -> None:
     world.fake.offered = [a_gpu("h100-sxm-80g-x4-us", count=4), a_gpu(rate_on_demand=Decimal(1))]
     await allow(world, "h100", 7)
     await world.submit("four", resources={"accelerators": ["h100"], "count": 4})
+    await world.settle()
     await world.submit("ones", resources={"accelerators": ["h100"], "count": 1}, completions=3)
     await world.submit("more", resources={"accelerators": ["h100"], "count": 1})
     await world.settle()
