@@ -49,6 +49,15 @@ async def beat(world: World, runners: Sequence[Runner], seconds: int, *, every: 
         await check(world)
 
 
+async def until_stopped(world: World, runners: Sequence[Runner], *, orders: int = 1) -> None:
+    """Let programs go on until so many were ordered to stop; no more than an hour."""
+    for _ in range(120):
+        if len(world.fake.signals) >= orders:
+            return
+        await beat(world, runners, 30)
+    raise AssertionError("nobody was ordered to stop")
+
+
 async def exits(world: World, runner: Runner, *, stopped: bool = True) -> None:
     age = {"stopAgeMs": 1000} if stopped else {}
     await runner.report("exited", exitCode=143 if stopped else 0, signal=None, oom=False, **age)
@@ -228,8 +237,7 @@ async def test_holds_are_renewed_each_minute(dear: World) -> None:  # SC-621
 async def test_funds_run_out_in_mid_run(dear: World) -> None:  # scenario 34, SC-621
     await fund(dear, "14")
     runner = await dear.run(estimate={"hours": "0.01"}, stopGraceSeconds=10)
-    while not dear.fake.signals:
-        await beat(dear, [runner], 30)
+    await until_stopped(dear, [runner])
     assert [row["drain_cause"] for row in await dear.rows(t.attempt_work)] == ["Funding/Unfunded"]
     await exits(dear, runner)
 
@@ -249,8 +257,7 @@ async def test_no_capture_exceeds_hold_and_balance(dear: World) -> None:  # SC-5
     """The supplier is deaf for an hour: what the funds do not cover, Nodus pays."""
     await fund(dear, "12.5")
     runner = await dear.run(estimate={"hours": "0.01"}, stopGraceSeconds=5)
-    while not dear.fake.signals:
-        await beat(dear, [runner], 30)
+    await until_stopped(dear, [runner])
     dear.fake.deaf_deletes = 1000
     await beat(dear, [runner], 30)
     for _ in range(40):
@@ -276,8 +283,7 @@ async def test_parallel_attempts_share_the_funds(dear: World) -> None:  # SC-621
     )
     await dear.settle()
     runners = [await dear.start("0/1"), await dear.start("1/1")]
-    while len(dear.fake.signals) < 2:
-        await beat(dear, runners, 30)
+    await until_stopped(dear, runners, orders=2)
     await beat(dear, runners, 60)  # their programs do not listen
     documents = await dear.documents()
     first = [one for which, one in documents.items() if which.endswith("/1")]
@@ -307,8 +313,7 @@ async def test_what_was_covered_is_held_again(dear: World) -> None:  # SC-621: a
 async def test_funds_that_return_resume_what_asked_for_it(dear: World) -> None:  # SC-623, SC-120
     await fund(dear, "12.5")
     runner = await dear.run(estimate={"hours": "0.01"}, stopGraceSeconds=5, autoResume=True)
-    while not dear.fake.signals:
-        await beat(dear, [runner], 30)
+    await until_stopped(dear, [runner])
     await exits(dear, runner)
     (slot,) = await dear.rows(t.slots)
     assert (slot["state"], slot["current_epoch"]) == ("Unfunded", 1)
@@ -329,8 +334,7 @@ async def test_a_new_leader_reopens_what_its_first_pass_cannot(dear: World) -> N
     """Nothing is known of the offers then, and the balance does not change any more."""
     await fund(dear, "12.5")
     runner = await dear.run(estimate={"hours": "0.01"}, stopGraceSeconds=5, autoResume=True)
-    while not dear.fake.signals:
-        await beat(dear, [runner], 30)
+    await until_stopped(dear, [runner])
     await exits(dear, runner)
     await fund(dear, "12")
     await dear.lead()
@@ -345,8 +349,7 @@ async def test_a_gang_resumes_though_a_rank_had_ended(dear: World) -> None:  # S
     runners = await run_gang(
         dear, 3, estimate={"hours": "0.01"}, stopGraceSeconds=5, autoResume=True
     )
-    while not dear.fake.signals:
-        await beat(dear, runners, 30)
+    await until_stopped(dear, runners)
     await dear.settle()
     await runners[1].report("exited", exitCode=0, signal=None, oom=False)
     await dear.settle()
@@ -366,8 +369,7 @@ async def test_a_gang_resumes_though_a_rank_had_ended(dear: World) -> None:  # S
 async def test_without_auto_resume_funds_change_nothing(dear: World) -> None:  # SC-623
     await fund(dear, "12.5")
     runner = await dear.run(estimate={"hours": "0.01"}, stopGraceSeconds=5)
-    while not dear.fake.signals:
-        await beat(dear, [runner], 30)
+    await until_stopped(dear, [runner])
     await exits(dear, runner)
     await fund(dear, "100")
     await dear.settle()
@@ -399,14 +401,14 @@ async def test_a_gang_is_funded_whole_or_not(dear: World) -> None:  # SC-130, T2
     assert await money(dear) == (0, 36, 0)
 
 
-async def test_a_gang_whose_money_runs_out_stops_and_resumes_whole(dear: World) -> None:
-    """SC-621, SC-623, SC-134: no rank goes on without the others."""
-    await fund(dear, "40")
+@pytest.mark.parametrize("usd", ["36.2", "37", "40"])
+async def test_a_gang_whose_money_runs_out_stops_and_resumes_whole(dear: World, usd: str) -> None:
+    """SC-621, SC-623, SC-134: no rank goes on without the others, even if it is paid for."""
+    await fund(dear, usd)
     runners = await run_gang(
         dear, 3, estimate={"hours": "0.01"}, stopGraceSeconds=5, autoResume=True
     )
-    while not dear.fake.signals:
-        await beat(dear, runners, 30)
+    await until_stopped(dear, runners)
     await dear.settle()
     assert len(dear.fake.signals) == 3
     await stop_by_order(dear, *runners)
@@ -429,8 +431,7 @@ async def test_control_that_begins_in_mid_run_keeps_what_was_granted(dear: World
     assert await money(dear) == (5, held, captured)
     entries = [(row["kind"], row["amount"]) for row in await dear.rows(t.fund_entries)]
     assert entries == [("Opening", held + captured), ("Deposit", 5)]
-    while not dear.fake.signals:
-        await beat(dear, [runner], 30)
+    await until_stopped(dear, [runner])
     await exits(dear, runner)
     assert (await dear.status())["reason"] == "Unfunded"
     await check_quiet(dear)
