@@ -129,7 +129,7 @@ CASES: list[tuple[str, Candidate, Mapping[str, Any], str]] = [
         "QuotaExceeded",
         PLAIN,
         {"quota_left": {"h100": 0}},
-        "is over the quota (0 left)",
+        "is over the quota (asked for 1 h100, 0 left)",
     ),
     (
         "QuotaExceeded",

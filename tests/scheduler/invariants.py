@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 import sqlalchemy as sa
+from tests.scheduler.fund_books import broken_books
 from tests.scheduler.world import World
 
 from nodus_api.attempts import render, splice
@@ -46,6 +47,8 @@ async def check(world: World) -> None:
     leaving = {workload for workload, _ in retired}  # not all ranks leave at once
     _gangs([one for one in records if one.workload.uid not in leaving])
     _saved_together(records, await world.rows(t.checkpoints))
+    await _funds(world, records)
+    await _supplier_costs(world)
     for record in records:
         _milestones(record.attempt)
         _ledger(record)
@@ -121,6 +124,40 @@ def _saved_together(records: list[AttemptRecord], checkpoints: list[Any]) -> Non
         assert len(rows) == sizes[workload]
         assert len({row["epoch"] for row in rows}) == 1
         assert len({row["deleted"] is None for row in rows}) == 1
+
+
+async def _funds(world: World, records: list[AttemptRecord]) -> None:
+    """Captured is what was charged, no hold outlives its Attempt, no money is lost (P-15)."""
+    async with world.database.transaction(read_only=True) as connection:
+        for finding in await broken_books(connection):
+            raise AssertionError(finding)
+    for record in records:
+        over = not record.attempt.live and (
+            record.attempt.deletion_proven is not None or not record.tenancies
+        )
+        if record.hold is None:
+            assert not actual(record.view.segments).cost_usd
+        else:
+            assert record.hold.captured == actual(record.view.segments).cost_usd
+            assert (record.hold.released is not None) == over
+
+
+async def _supplier_costs(world: World) -> None:
+    """The private ledger has no gap, from a machine's first billed moment to its end (SC-504)."""
+    periods: dict[int, list[Any]] = defaultdict(list)
+    for row in await world.rows(t.supplier_costs):
+        periods[row["machine"]].append(row)
+    for machine in await world.rows(t.machines):
+        known = periods[machine["no"]]
+        if machine["billing_start"] is not None:
+            assert known[0]["from_ts"] == machine["billing_start"]
+        for earlier, later in itertools.pairwise(known):
+            assert earlier["to_ts"] == later["from_ts"] > earlier["from_ts"]
+            assert earlier["rate"] != later["rate"]
+        if known:
+            ended = machine["state"] == "Gone"
+            assert (known[-1]["to_ts"] is not None) == ended
+            assert not ended or known[-1]["to_ts"] >= known[-1]["from_ts"]
 
 
 def _milestones(attempt: Attempt) -> None:

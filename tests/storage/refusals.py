@@ -208,6 +208,9 @@ CHECKS: dict[str, str] = {
     "holds_captured_within_amount": (
         "INSERT INTO holds (attempt, organization, amount, captured) VALUES (101, 'default', 1, 2)"
     ),
+    "fund_entries_kind_known": (
+        "INSERT INTO fund_entries (organization, kind, amount) VALUES ('default', 'Gift', 1)"
+    ),
     "project_quotas_max_count_not_negative": (
         "INSERT INTO project_quotas VALUES ('default', 'h100', -1)"
     ),

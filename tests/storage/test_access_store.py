@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from datetime import timedelta
-from decimal import Decimal
 
 import pytest
 
@@ -142,17 +141,6 @@ async def test_what_is_there_or_missing_is_named_by_its_key(admin: AccessAdmin) 
         await admin.add_member("default", "user", "ann", "owner")
     with pytest.raises(StorageConflict, match="tokens_username_not_system"):
         await admin.create_token("abcdefghij23", SECRET, "system:admin")
-
-
-async def test_the_first_deposit_turns_control_of_funds_on(admin: AccessAdmin) -> None:
-    first = await admin.fund("default", Decimal("10.5"))
-    second = await admin.fund("default", Decimal("0.000001"))
-
-    assert first is not None
-    assert second is not None
-    assert (first.balance, first.held + first.captured) == (Decimal("10.5"), Decimal(0))
-    assert second.balance == Decimal("10.500001")
-    assert await admin.fund("nowhere", Decimal(1)) is None
 
 
 async def test_a_change_wakes_the_replicas(clean_database: str) -> None:

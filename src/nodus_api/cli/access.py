@@ -19,6 +19,8 @@ from nodus_api.cli.options import (
     run_async,
     settings_from,
 )
+from nodus_api.cli.project_funds import fund_project
+from nodus_api.cli.project_quota import project_quota
 from nodus_api.cli.tabular import render_table
 from nodus_api.clock import SystemClock
 from nodus_api.durations import parse_duration
@@ -160,34 +162,49 @@ def _last_use(token: TokenRecord, *, table: bool) -> str | None:
 
 @click.group()
 def project() -> None:
-    """Create projects and say who may read them.
+    """Create projects, say who may read them and what they may use.
 
     \b
     Example:
       nodus project create team-a
       nodus project add-member team-a --user ann --role viewer
+      nodus project fund team-a 250.00
     """
+
+
+project.add_command(fund_project)
+project.add_command(project_quota)
 
 
 @project.command("create")
 @click.argument("name")
+@click.option(
+    "--organization",
+    default="default",
+    show_default=True,
+    help="Whose funds it is paid from; made if it is new.",
+)
 @database_options
 @run_async
-async def create_project(name: str, **options: Any) -> None:
+async def create_project(name: str, organization: str, **options: Any) -> None:
     """Create a project, which clients see as a namespace.
+
+    The projects of an organization share its funds.
 
     \b
     Example:
       nodus project create team-a
+      nodus project create team-b --organization acme
     """
-    if not PROJECT_NAME.fullmatch(name):
-        raise Refused(
-            f"{name!r} cannot name a project: use at most 63 of a-z, 0-9 and -, with a letter or"
-            " digit at both ends."
-        )
+    for what, given in (("a project", name), ("an organization", organization)):
+        if not PROJECT_NAME.fullmatch(given):
+            raise Refused(
+                f"{given!r} cannot name {what}: use at most 63 of a-z, 0-9 and -, with a letter or"
+                " digit at both ends."
+            )
     async with _admin(options) as admin:
         try:
-            await admin.create_project(name)
+            await admin.create_project(name, organization=organization)
         except StorageConflict as conflict:
             raise Refused(f"Project {name!r} exists already: choose another name.") from conflict
     click.echo(f"Project {name} is made.")

@@ -32,6 +32,7 @@ from nodus_api.kernel.spec import WorkloadSpec
 from nodus_api.kernel.vocabulary import Profile
 from nodus_api.scheduler.catalog import Catalog
 from nodus_api.storage import tables as t
+from nodus_api.storage.allowance_store import Allowances, AllowanceStore
 from nodus_api.storage.calibration_store import Calibrations, Lineage, read_calibrations
 from nodus_api.storage.catalog_store import CatalogStore
 from nodus_api.storage.engine import Database
@@ -65,6 +66,7 @@ async def estimate(files: tuple[str, ...], project: str, output: str, **options:
     async with opened(settings) as database:
         now, known = await _look(database, manifests)
         classes, offers = await CatalogStore(database, settings.supplier).load()
+        allowances = await AllowanceStore(database).read()
     catalog = Catalog.of(classes, offers, now)
     if not catalog.snapshot.size:
         raise Failed(
@@ -72,7 +74,9 @@ async def estimate(files: tuple[str, ...], project: str, output: str, **options:
             " which asks the supplier what there is."
         )
     note_images(manifests, settings.supplier)
-    estimates = [_estimate(one, catalog, known.get(_lineage(one), {}), now) for one in manifests]
+    estimates = [
+        _estimate(one, catalog, allowances, known.get(_lineage(one), {}), now) for one in manifests
+    ]
     if output == "json":
         shown = [one.as_json() for one in estimates]
         print_json(shown if len(shown) > 1 else shown[0])
@@ -120,7 +124,11 @@ class _Estimate:
 
 
 def _estimate(
-    manifest: Manifest, catalog: Catalog, known: Mapping[Family, Calibration], now: datetime
+    manifest: Manifest,
+    catalog: Catalog,
+    allowances: Allowances,
+    known: Mapping[Family, Calibration],
+    now: datetime,
 ) -> _Estimate:
     """Decide as for the first Attempt of a new workload (SC-301), under each profile."""
     spec: WorkloadSpec = manifest.workload_spec
@@ -129,6 +137,8 @@ def _estimate(
         remaining_cost_usd=spec.limits.max_cost_usd,
         usual_hours=usual_hours(known.values()),
         calibrations=factors(known, spec),
+        closed_offerings=allowances.closed(manifest.project),
+        quota_left=allowances.left(manifest.project),
     )
     decisions = side_by_side(request, catalog.snapshot, now)
     return _Estimate(asked=request.policy.profile, by_profile=decisions)

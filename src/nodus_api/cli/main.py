@@ -101,7 +101,9 @@ COMMANDS = {
         "Save a directory as a checkpoint of the program that runs this command.",
     ),
     "token": Entry("access", "token", "Create, list and revoke API tokens."),
-    "project": Entry("access", "project", "Create projects and say who may read them."),
+    "project": Entry(
+        "access", "project", "Create projects, say who may read them and what they may use."
+    ),
     "offerings": Entry(
         "offerings", "offerings", "Import and list what clouds and own fleets offer."
     ),

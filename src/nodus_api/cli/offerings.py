@@ -11,9 +11,12 @@ import click
 
 from nodus_api.cli.errors import Refused
 from nodus_api.cli.import_plan import RUNNING, Changes, ImportPlan, plan_import
+from nodus_api.cli.offerings_costs import offerings_costs
+from nodus_api.cli.offerings_gates import disable, enable, restrict
 from nodus_api.cli.offerings_text import (
     CLASS_HEADINGS,
     OFFER_HEADINGS,
+    RESTRICTED_HEADINGS,
     class_json,
     listed,
     offer_json,
@@ -27,6 +30,7 @@ from nodus_api.cli.options import (
     settings_from,
 )
 from nodus_api.kernel.money import parse_decimal
+from nodus_api.storage.allowance_store import AllowanceStore
 from nodus_api.storage.import_store import ImportStore, Stock
 from nodus_api.suppliers.imported import (
     BadFile,
@@ -51,6 +55,10 @@ def offerings() -> None:
       nodus offerings list
       nodus offerings import --format skypilot --cloud aws --map forms.yaml vms.csv --dry-run
     """
+
+
+for _command in (disable, enable, restrict, offerings_costs):
+    offerings.add_command(_command)
 
 
 @offerings.command("import")
@@ -141,6 +149,7 @@ async def list_(retired_too: bool, privately: bool, output: str, **options: Any)
     """
     async with opened(settings_from(options)) as database:
         stock = await ImportStore(database).stock()
+        open_to = (await AllowanceStore(database).read()).open_to
     if privately:
         shown = [
             offer_json(supplier, one)
@@ -151,11 +160,11 @@ async def list_(retired_too: bool, privately: bool, output: str, **options: Any)
         headings = OFFER_HEADINGS
     else:
         shown = [
-            class_json(one, retired=name in stock.retired)
+            class_json(one, retired=name in stock.retired, open_to=open_to.get(name))
             for name, one in sorted(stock.classes.items())
             if retired_too or name not in stock.retired
         ]
-        headings = CLASS_HEADINGS
+        headings = RESTRICTED_HEADINGS if open_to else CLASS_HEADINGS
     if output == "json":
         print_json({"items": shown})
     else:

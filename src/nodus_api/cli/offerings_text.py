@@ -1,6 +1,6 @@
 """How classes and offers are shown: values for JSON, and lines for people."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from decimal import Decimal
 
@@ -9,7 +9,8 @@ from nodus_api.kernel.money import format_rate
 from nodus_api.kernel.offering import OfferingClass
 from nodus_api.storage.catalog_store import Offer
 
-Shown = Mapping[str, str | int | bool | None]
+Value = str | int | bool | list[str] | None
+Shown = Mapping[str, Value]
 
 CLASS_HEADINGS = {
     "CLASS": "name",
@@ -22,6 +23,8 @@ CLASS_HEADINGS = {
     "REFERENCE": "referenceRateUSDPerHour",
     "STATE": "state",
 }
+RESTRICTED_HEADINGS = CLASS_HEADINGS | {"OPEN TO": "openTo"}
+"""Where some class is not open to all."""
 OFFER_HEADINGS = {
     "SUPPLIER": "supplier",
     "INSTANCE TYPE": "instanceType",
@@ -35,8 +38,13 @@ OFFER_HEADINGS = {
 _NUMBERS = frozenset({"VCPUS", "MEMORY GIB", "DISK GIB", "ON-DEMAND", "SPOT", "REFERENCE"})
 
 
-def class_json(one: OfferingClass, *, retired: bool) -> Shown:
-    """Return the public facts of a class (SC-202); numbers are decimal strings."""
+def class_json(
+    one: OfferingClass, *, retired: bool, open_to: Collection[str] | None = None
+) -> Shown:
+    """Return the public facts of a class (SC-202); numbers are decimal strings.
+
+    `open_to` are the projects that may use it, None for all.
+    """
     return {
         "name": one.name,
         "accelerator": one.accelerator,
@@ -55,6 +63,7 @@ def class_json(one: OfferingClass, *, retired: bool) -> Shown:
         "speed": _plain(one.speed),
         "referenceRateUSDPerHour": format_rate(one.reference_rate),
         "state": "retired" if retired else "on offer" if one.enabled else "disabled",
+        "openTo": None if open_to is None else sorted(open_to),
     }
 
 
@@ -81,7 +90,9 @@ def listed(headings: Mapping[str, str], shown: Sequence[Shown]) -> str:
     return render_table(list(headings), rows, right=_NUMBERS)
 
 
-def _cell(value: str | int | bool | None) -> str:
+def _cell(value: Value) -> str:
+    if isinstance(value, list):
+        return ", ".join(value)
     return "-" if value in (None, "") else str(value)
 
 

@@ -95,7 +95,5 @@ def _left(quota: Mapping[str, int], taken: Mapping[str, int]) -> dict[str, int]:
 
 
 def _use(taken: dict[str, int], request: PlacementRequest, chosen: Ranked) -> None:
-    offering = chosen.candidate.offering
-    if offering.accelerator is not None:
-        count = offering.count * request.gang_size
-        taken[offering.accelerator] = taken.get(offering.accelerator, 0) + count
+    name, count = chosen.candidate.offering.quota_unit
+    taken[name] = taken.get(name, 0) + count * request.gang_size

@@ -18,6 +18,16 @@ Family = tuple[str | None, int]
 """Accelerator and count: the catalog's index (SC-370)."""
 
 
+CPU_UNIT = "cpu"
+"""What a quota calls machines without accelerators, of which it counts each as one."""
+
+
+def quota_unit_of(family: Family) -> tuple[str, int]:
+    """Return what a quota counts of one machine: an accelerator's name, and how many."""
+    accelerator, count = family
+    return (CPU_UNIT, 1) if accelerator is None else (accelerator, count)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferingClass:
     """The public facts of a kind of capacity (SC-202).
@@ -47,6 +57,11 @@ class OfferingClass:
     def family(self) -> Family:
         """The key of the catalog's index."""
         return (self.accelerator, self.count)
+
+    @property
+    def quota_unit(self) -> tuple[str, int]:
+        """What a quota counts of one machine: an accelerator's name, and how many."""
+        return quota_unit_of(self.family)
 
     def rate(self, market: Market) -> Decimal | None:
         """Return the hourly rate in a market, or None where it is not sold so (SC-312)."""

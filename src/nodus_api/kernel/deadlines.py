@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from nodus_api.kernel.attempt import Attempt
-from nodus_api.kernel.vocabulary import Stage
+from nodus_api.kernel.vocabulary import Stage, WaitingFor
 
 ACQUIRE_LIMIT = timedelta(seconds=300)
 STARTING_LIMIT = timedelta(seconds=600)
@@ -42,6 +42,8 @@ class Overdue(StrEnum):
 
     START_DEADLINE = "StartDeadline"
     """T8: StartDeadlinePassed."""
+    FUNDING = "Funding"
+    """T16: StopRequested by Funding, Unfunded (SC-620)."""
     ACQUIRE = "Acquire"
     """Find the machine once more, then give it up: T6 once its absence is proven."""
     STARTUP = "Startup"
@@ -111,6 +113,8 @@ def overdue(
     if limit_at is None or now < limit_at:
         return None
     match attempt.stage:
+        case Stage.PENDING if attempt.waiting_for is WaitingFor.FUNDS:
+            return Overdue.FUNDING
         case Stage.ACQUIRING:
             return Overdue.ACQUIRE
         case Stage.STARTING:

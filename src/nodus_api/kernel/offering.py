@@ -13,6 +13,7 @@ from itertools import chain
 
 from nodus_api.kernel.bucket import Bucket
 from nodus_api.kernel.candidate import (
+    CPU_UNIT,
     Candidate,
     CandidateKey,
     CandidateStats,
@@ -23,6 +24,7 @@ from nodus_api.kernel.candidate import (
 from nodus_api.kernel.vocabulary import Market
 
 __all__ = [
+    "CPU_UNIT",
     "Candidate",
     "CandidateKey",
     "CandidateStats",

@@ -12,6 +12,7 @@ from decimal import Decimal
 from enum import StrEnum
 
 from nodus_api.kernel.bucket import UNHEALTHY_BELOW, Bucket
+from nodus_api.kernel.candidate import Family, quota_unit_of
 from nodus_api.kernel.offering import Candidate, CandidateKey, CatalogSnapshot
 from nodus_api.kernel.prediction import dearer_than
 from nodus_api.kernel.scores import Work
@@ -182,11 +183,12 @@ def sift(demand: Demand, bucket: Bucket, *, forgiving: bool = False) -> Sifted:
 
 def over_project_quota(demand: Demand, candidate: Candidate) -> bool:
     """Whether the project may not take so many more accelerators of this name."""
-    return _over_quota(demand, candidate.offering.accelerator, candidate.offering.count)
+    return _over_quota(demand, candidate.offering.family)
 
 
-def _over_quota(demand: Demand, accelerator: str | None, count: int) -> bool:
-    left = demand.quota_left.get(accelerator or "")
+def _over_quota(demand: Demand, family: Family) -> bool:
+    name, count = quota_unit_of(family)
+    left = demand.quota_left.get(name)
     return left is not None and count * demand.machines > left
 
 
@@ -273,7 +275,7 @@ def _disabled(_demand: Demand, bucket: Bucket, _left: int) -> int:
 
 
 def _quota(demand: Demand, bucket: Bucket, _left: int) -> int:
-    return bucket.everything if _over_quota(demand, *bucket.family) else bucket.out_of_quota
+    return bucket.everything if _over_quota(demand, bucket.family) else bucket.out_of_quota
 
 
 def _recently_lost(demand: Demand, bucket: Bucket, _left: int) -> int:

@@ -242,6 +242,10 @@ class RestartPolicy:
         }
 
 
+FUNDING_WAIT_SECONDS = 86_400
+"""How long a start waits for Funds, unless the spec says else (SC-620)."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """What a workload may cost and how long it may take; None is no limit."""
@@ -250,6 +254,8 @@ class Limits:
     max_rate_usd_per_hour: Decimal | None = None
     max_duration_seconds: int | None = None
     start_deadline_seconds: int = 3600
+    funding_wait_seconds: int = FUNDING_WAIT_SECONDS
+    """How long a start waits for Funds (SC-620)."""
 
     @classmethod
     def from_json(cls, block: JsonObject) -> "Limits":
@@ -259,15 +265,21 @@ class Limits:
             max_rate_usd_per_hour=_decimal(block, "maxRateUSDPerHour"),
             max_duration_seconds=_integer(block, "maxDurationSeconds"),
             start_deadline_seconds=int(block.get("startDeadlineSeconds", 3600)),
+            funding_wait_seconds=int(block.get("fundingWaitSeconds", FUNDING_WAIT_SECONDS)),
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Write the block whole."""
+        """Write the block whole, but for a default that came after the first release.
+
+        A stored spec without it must stay equal to the same manifest submitted again (SC-802).
+        """
+        wait = self.funding_wait_seconds
         return _present(
             maxCostUSD=_text(self.max_cost_usd),
             maxRateUSDPerHour=_text(self.max_rate_usd_per_hour),
             maxDurationSeconds=self.max_duration_seconds,
             startDeadlineSeconds=self.start_deadline_seconds,
+            fundingWaitSeconds=None if wait == FUNDING_WAIT_SECONDS else wait,
         )
 
 

@@ -97,8 +97,9 @@ def _has(candidate: Candidate) -> str:
 
 def _quota(demand: Demand, candidate: Candidate) -> str:
     if over_project_quota(demand, candidate):
-        left = demand.quota_left[candidate.offering.accelerator or ""]
-        return f"is over the quota ({left} left)"
+        name, count = candidate.offering.quota_unit
+        left = max(0, demand.quota_left[name])
+        return f"is over the quota (asked for {count * demand.machines} {name}, {left} left)"
     return "is out of supplier quota"
 
 

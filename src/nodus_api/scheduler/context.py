@@ -4,6 +4,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from decimal import Decimal
 from functools import partial
 from typing import TypeVar
 from uuid import UUID
@@ -19,11 +20,13 @@ from nodus_api.scheduler.metrics import LoopMetrics
 from nodus_api.scheduler.setbacks import Item, Setbacks
 from nodus_api.scheduler.settling import settle
 from nodus_api.storage.agenda import Agenda
+from nodus_api.storage.allowance_store import AllowanceStore
 from nodus_api.storage.attempt_store import AttemptStore
 from nodus_api.storage.batch import Batch
 from nodus_api.storage.catalog_store import CatalogStore
 from nodus_api.storage.drill_store import DrillStore
 from nodus_api.storage.errors import FencedOff, StorageRefused, StorageUnavailable
+from nodus_api.storage.fund_store import FundStore
 from nodus_api.storage.leader_store import Reign
 from nodus_api.storage.machine_store import MachineStore
 from nodus_api.storage.records import AttemptRecord
@@ -83,6 +86,8 @@ class LoopContext:
     machines: MachineStore
     catalog: CatalogStore
     drills: DrillStore
+    funds: FundStore
+    allowances: AllowanceStore
     supplier: Supplier
     clock: Clock
     metrics: LoopMetrics
@@ -102,6 +107,8 @@ class LoopContext:
     """Deleted workloads that may still have Attempts; a new reign finds them in the rows."""
     kept_due: float = 0.0
     """When (monotonic) the supplier is asked again which checkpoints it keeps."""
+    balances: dict[str, Decimal | None] = field(default_factory=dict)
+    """What organizations had when those who wait for Funds were last looked at."""
     notices_due: bool = False
     """Whether the supplier is asked for its notices before the next full pass."""
     setbacks: Setbacks = field(default_factory=Setbacks)

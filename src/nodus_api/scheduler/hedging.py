@@ -13,6 +13,7 @@ from nodus_api.kernel.offering import Candidate
 from nodus_api.kernel.placement import PlacementRequest, place
 from nodus_api.kernel.spec import WorkloadSpec
 from nodus_api.kernel.vocabulary import LeaseRole, Stage, WorkloadState
+from nodus_api.scheduler.allowances import Remaining
 from nodus_api.scheduler.catalog import Catalog
 from nodus_api.scheduler.context import LoopContext
 from nodus_api.scheduler.intents import intended
@@ -42,6 +43,8 @@ async def hedge_late(loop: LoopContext) -> None:
     hedges = room_for_hedges(live=races.live, in_flight=races.in_flight)
     room = _Room(await loop.view.look(await loop.agenda.now()), hedges)
 
+    allowed = Remaining(await loop.allowances.read())
+
     async def work(batch: Batch) -> None:
         catalog, left = room.catalog, room.hedges
         past_of = await read_pasts(batch)
@@ -50,7 +53,7 @@ async def hedge_late(loop: LoopContext) -> None:
             if record is None or not _is_late(record, batch.now):
                 continue
             past = past_of([record])
-            hedged = _hedged(loop, record, catalog, past, batch.now) if left else None
+            hedged = _hedged(loop, record, catalog, allowed, past, batch.now) if left else None
             if hedged is None:
                 later = replace(record.work, hedge_at=batch.now + LOOK_AGAIN)
                 batch.put(replace(record, work=later))
@@ -77,6 +80,7 @@ def _hedged(
     loop: LoopContext,
     record: AttemptRecord,
     catalog: Catalog,
+    allowed: Remaining,
     past: Past,
     now: datetime,
 ) -> tuple[AttemptRecord, Catalog] | None:
@@ -86,7 +90,7 @@ def _hedged(
     if placement is None or choice is None or not choice.fallbacks:
         return None
     spec = WorkloadSpec.from_json(record.workload.kind, record.workload.spec)
-    request = request_of([record], spec, catalog, past)
+    request = request_of([record], spec, catalog, allowed, past)
     candidate = _feasible(request, catalog, choice.fallbacks[0], now)
     offer = None if candidate is None else catalog.choose(candidate.key, now)
     if candidate is None or offer is None or offer.no is None:
@@ -101,6 +105,7 @@ def _hedged(
         now=now,
         role=LeaseRole.HEDGE,
     )
+    allowed.take(record.attempt.project, candidate.offering, 1)
     log.info(
         "an attempt is late to run, and a second machine is asked for",
         extra={"attempt": record.attempt.name, "offering": candidate.offering.name},

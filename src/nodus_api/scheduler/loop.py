@@ -17,6 +17,7 @@ from nodus_api.scheduler.drill_turns import take_turns
 from nodus_api.scheduler.drilling import make_faults
 from nodus_api.scheduler.errands import Calls
 from nodus_api.scheduler.forgetting import forget_checkpoints
+from nodus_api.scheduler.funds import use_returned_funds
 from nodus_api.scheduler.hearing import apply_reports
 from nodus_api.scheduler.hedging import hedge_late
 from nodus_api.scheduler.intake import take_commands
@@ -33,11 +34,13 @@ from nodus_api.scheduler.timing import apply_deadlines, pass_orders_on
 from nodus_api.scheduler.upkeep import Upkeep
 from nodus_api.scheduler.warming import keep_warm
 from nodus_api.storage.agenda import Agenda, Bounds
+from nodus_api.storage.allowance_store import AllowanceStore
 from nodus_api.storage.attempt_store import AttemptStore
 from nodus_api.storage.catalog_store import CatalogStore
 from nodus_api.storage.drill_store import DrillStore
 from nodus_api.storage.engine import Database
 from nodus_api.storage.errors import FencedOff, StorageRefused, StorageUnavailable
+from nodus_api.storage.fund_store import FundStore
 from nodus_api.storage.leader_store import LeaderStore, Reign
 from nodus_api.storage.machine_store import MachineStore
 from nodus_api.storage.retirement import RetirementStore
@@ -111,6 +114,8 @@ class Scheduler:
                 retirement=RetirementStore(self._database),
                 catalog=CatalogStore(self._database, self._supplier.name),
                 drills=DrillStore(self._database),
+                funds=FundStore(self._database),
+                allowances=AllowanceStore(self._database),
                 supplier=self._supplier,
                 clock=self._clock,
                 metrics=self.metrics,
@@ -240,6 +245,7 @@ class Passes:
             ("limits", lambda: stop_at_limits(loop), True),  # before a notice (SC-014)
             ("drill", lambda: make_faults(loop), True),
             ("notices", lambda: take_notices(loop, look=full), True),
+            ("funds", lambda: use_returned_funds(loop, look=full), True),
             ("fill", lambda: fill_slots(loop), True),
             ("offers", lambda: sync_offers(loop), True),
             ("place", lambda: place_queued(loop), True),

@@ -16,6 +16,10 @@ from nodus_api.suppliers.catalog import CatalogConflict, merge
 log = logging.getLogger(__name__)
 
 
+_FOR_A_MACHINE = frozenset({WaitingFor.CAPACITY, WaitingFor.GANG, WaitingFor.QUOTA})
+"""What may be there once a machine is gone: room, or a part of the quota."""
+
+
 async def sync_offers(loop: LoopContext) -> None:
     """Write down what the supplier said it offers, and ask again when that is old.
 
@@ -61,11 +65,11 @@ async def capacity_came_back(loop: LoopContext) -> None:
 
 
 async def hasten_waiting(loop: LoopContext) -> None:
-    """Let those who wait for Capacity try again in the next pass, the oldest first."""
+    """Let those who wait for what a machine frees try again in the next pass, the oldest first."""
 
     async def work(batch: Batch) -> None:
         for record in list(batch.records.values()):
-            if record.attempt.waiting_for in (WaitingFor.CAPACITY, WaitingFor.GANG):
+            if record.attempt.waiting_for in _FOR_A_MACHINE:
                 batch.put(replace(record, work=replace(record.work, next_try=None)))
 
     nos = await loop.attempts.nos(due.waiting_for_capacity(loop.pace.batch))

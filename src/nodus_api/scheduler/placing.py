@@ -12,6 +12,7 @@ from nodus_api.kernel import events
 from nodus_api.kernel.calibration import Calibration, factors, usual_hours
 from nodus_api.kernel.deadlines import ACQUIRE_LIMIT, starting_limit
 from nodus_api.kernel.explaining import Told, told_of
+from nodus_api.kernel.funding import InsufficientFunds
 from nodus_api.kernel.hedging import late_at, may_hedge
 from nodus_api.kernel.lifecycle import advance
 from nodus_api.kernel.offering import Family
@@ -28,7 +29,9 @@ from nodus_api.kernel.replacement import needs_on_demand
 from nodus_api.kernel.spec import WorkloadSpec
 from nodus_api.kernel.vocabulary import Market, Stage, WaitingFor, WorkloadState
 from nodus_api.kernel.warmth import with_warm
+from nodus_api.scheduler.allowances import Remaining
 from nodus_api.scheduler.catalog import Catalog
+from nodus_api.scheduler.claiming import funded, unfunded
 from nodus_api.scheduler.context import LoopContext
 from nodus_api.scheduler.ganging import Ranks, units
 from nodus_api.scheduler.intents import intended
@@ -51,12 +54,13 @@ async def place_queued(loop: LoopContext) -> bool:
     if not nos:
         return False
     room = _Room(await _look(loop))
+    allowed = Remaining(await loop.allowances.read())
 
     async def work(batch: Batch) -> None:
         catalog = room.catalog
         past_of = await read_pasts(batch)
         for ranks in units(batch.records.values()):
-            catalog = _place(loop, batch, ranks, catalog, past_of(ranks))
+            catalog = _place(loop, batch, ranks, catalog, allowed, past_of(ranks))
         room.catalog = catalog
 
     await loop.in_batches("place", nos, work)
@@ -105,7 +109,14 @@ async def _look(loop: LoopContext) -> Catalog:
     return replace(catalog, warm=tuple(warm), restarting=restarting)
 
 
-def _place(loop: LoopContext, batch: Batch, ranks: Ranks, catalog: Catalog, past: Past) -> Catalog:
+def _place(
+    loop: LoopContext,
+    batch: Batch,
+    ranks: Ranks,
+    catalog: Catalog,
+    allowed: Remaining,
+    past: Past,
+) -> Catalog:
     """Move one Attempt, or all ranks of a gang, by what placement decides (SC-130, SC-131).
 
     Return what is left of the catalog.
@@ -117,10 +128,19 @@ def _place(loop: LoopContext, batch: Batch, ranks: Ranks, catalog: Catalog, past
         return catalog  # in a moment there are machines for it (SC-134)
     spec = WorkloadSpec.from_json(ranks[0].workload.kind, ranks[0].workload.spec)
     claimed = [_claimed(one, spec, now) for one in ranks]
-    request = request_of(claimed, spec, catalog, past)
+    request = request_of(claimed, spec, catalog, allowed, past)
     rooms = warm_rooms(catalog, ranks[0], spec) if catalog.warm else {}
     seen = with_warm(catalog.snapshot, rooms, spec.resources, len(claimed))
     decision = place(request, seen, now)
+    try:
+        claimed = funded(batch, claimed, spec, decision, catalog, request.remaining_cost_usd)
+    except InsufficientFunds as lack:
+        for one in ranks:
+            batch.put(unfunded(one, spec, lack, now))
+        return catalog
+    if decision.chosen is not None:
+        project = ranks[0].attempt.project
+        allowed.take(project, decision.chosen.candidate.offering, len(ranks))
     moved, catalog = _decided(loop, batch, claimed, decision, catalog)
     for before, after in zip(ranks, moved, strict=True):
         batch.put(after)
@@ -153,7 +173,9 @@ def _claimed(record: AttemptRecord, spec: WorkloadSpec, now: datetime) -> Attemp
     return record.moved(advance(record.attempt, events.Claimed(at=now, start_deadline=deadline)))
 
 
-def request_of(ranks: Ranks, spec: WorkloadSpec, catalog: Catalog, past: Past) -> PlacementRequest:
+def request_of(
+    ranks: Ranks, spec: WorkloadSpec, catalog: Catalog, allowed: Remaining, past: Past
+) -> PlacementRequest:
     """Ask for all ranks at once: what any of them lost or did not get is avoided for all."""
     lead = ranks[0].attempt
     lost = (one for record in ranks for one in record.slot.lost_candidates)
@@ -166,6 +188,8 @@ def request_of(ranks: Ranks, spec: WorkloadSpec, catalog: Catalog, past: Past) -
         usual_hours=usual_hours(past.calibrations.values()),
         calibrations=factors(past.calibrations, spec),
         start_deadline=lead.start_deadline,
+        closed_offerings=allowed.closed(lead.project),
+        quota_left=allowed.left(lead.project),
         lost=tuple(
             LostCandidate(
                 offering=one["offering"],

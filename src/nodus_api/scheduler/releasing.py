@@ -81,7 +81,7 @@ async def _look(loop: LoopContext, sighting: Sighting) -> DeletionObservation:
         if view is None:
             return DeletionObservation(verdict=Verdict.GONE)
         await loop.supplier.delete(view.handle)  # it was there: the proof begins after this
-        return DeletionObservation(verdict=Verdict.PRESENT)
+        return DeletionObservation(verdict=Verdict.PRESENT, billing_start=view.billing_start)
     return await _delete(loop, handle)
 
 
@@ -99,6 +99,11 @@ def _after_look(
             "a machine could not be deleted and is tried again",
             extra={"attempt": record.attempt.name, "cause": str(look)},
         )
+    if not isinstance(look, Exception) and look.billing_start is not None:
+        since = possible(
+            loop.metrics, look.billing_start, of="billing", now=now, since=machine.requested
+        )
+        tenancy = replace(tenancy, machine=replace(machine, billed_unheld_since=since))
     if isinstance(look, Exception) or look.verdict is not Verdict.GONE:
         return record.with_tenancy(_later(tenancy, now))
     at = possible(loop.metrics, look.at or now, of="deletion", now=now)

@@ -21,6 +21,7 @@ from nodus_api.kernel.replacement import Replacement, SlotCounters, decide
 from nodus_api.kernel.spec import WorkloadSpec
 from nodus_api.kernel.vocabulary import MachineState, Reason, Stage, Trigger, WorkloadState
 from nodus_api.scheduler.checkpointing import interval_of
+from nodus_api.scheduler.holding import payable, settle_hold
 from nodus_api.scheduler.keeping import keep_machine
 from nodus_api.scheduler.machine_clocks import billed, clocks_of
 from nodus_api.storage.batch import Batch
@@ -46,14 +47,16 @@ def settle(batch: Batch, *, warm: bool = False) -> None:
             # its cost first: the decision asks what the limit leaves
             record = _without_untold_start(before, record)
             record = keep_machine(before, record, batch.now) if warm else record
-            record = count_costs(release_machines(record, batch.now), release)
+            record = release_machines(record, batch.now)
+            record = count_costs(record, release, payable(batch, record))
             if record.attempt.gang is None:  # a gang's slots are decided together
                 record = decide_slot(record, batch.now, barred=barred(before))
             lost = record.restore_lost or restore_lost(record.attempt)
             record = replace(record, restore_lost=lost)
         record = prove_deletion(record)
         if _billed_times(record) != _billed_times(before):
-            record = count_costs(record, release)
+            record = count_costs(record, release, payable(batch, record))
+        record = settle_hold(batch, record)
         batch.put(_with_checkpoints(record))
         share_budget(batch, batch.loaded[no], record)
         if record.attempt.command_started and not before.attempt.command_started:
@@ -242,20 +245,25 @@ def counters_of(slot: Slot) -> SlotCounters:
     )
 
 
-def count_costs(record: AttemptRecord, release: Release = Release.NOT_NEEDED) -> AttemptRecord:
+def count_costs(
+    record: AttemptRecord,
+    release: Release = Release.NOT_NEEDED,
+    funded: Decimal | None = None,
+) -> AttemptRecord:
     """Count the ledger anew, up to the last proof of life (SC-508, SC-523).
 
     `release` tells why a rank was Released, which decides its cover (SC-520).
 
-    A workload's limit is a hard cap: what lies beyond it is ours (SC-522).
+    A workload's limit is a hard cap, and so is what its hold and the balance can pay (`funded`,
+    None without control of funds): what lies beyond is ours (SC-522).
     """
+    caps = [cap for cap in (budget(record), funded) if cap is not None]
     watermark = proof_of_life(record.attempt, record.work.watermark)
-    limit = budget(record)
     segments: list[CostSegment] = []
     for counted in clocks_of(record, release):
         until = watermark if counted.accrues else None
         segments += charge(
-            counted.clock, cover=counted.cover, watermark=until, cap_usd=limit
+            counted.clock, cover=counted.cover, watermark=until, cap_usd=min(caps, default=None)
         ).segments
     view = replace(record.view, segments=tuple(segments))
     return replace(record, view=view, work=replace(record.work, accrued=watermark))

@@ -3,17 +3,13 @@
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from nodus_api.kernel.attempt import Drain
-from nodus_api.kernel.events import StopRequested
-from nodus_api.kernel.lifecycle import advance
 from nodus_api.kernel.money import cumulative_usd
 from nodus_api.kernel.offering import CandidateStats
 from nodus_api.kernel.spec import WorkloadSpec
-from nodus_api.kernel.vocabulary import Reason, Trigger
+from nodus_api.kernel.vocabulary import Reason
 from nodus_api.scheduler.context import LoopContext
-from nodus_api.scheduler.stopping import stop
+from nodus_api.scheduler.stopping import stop_for_money, told_of_money
 from nodus_api.storage.batch import Batch
-from nodus_api.storage.records import AttemptRecord
 from nodus_api.storage.spending_store import Spender, Spending
 
 _TEARDOWN = timedelta(seconds=CandidateStats().teardown_p95)
@@ -32,28 +28,15 @@ async def stop_at_limits(loop: LoopContext) -> None:
         for workload in spending
         if _exhausted(workload, now)
         for one in workload.spenders
-        if not _told(one.drain)
+        if not told_of_money(one.drain)
     }
 
     async def work(batch: Batch) -> None:
         for record in reversed(list(batch.records.values())):
             if record.no in reached and record.attempt.live:
-                batch.put(_stopped(record, batch.now))
+                batch.put(stop_for_money(record, Reason.MAX_COST_REACHED, now=batch.now))
 
     await loop.in_batches("limits", sorted(reached, reverse=True), work)
-
-
-def _told(drain: Drain | None) -> bool:
-    """Whether the limit is known to what stands already (SC-013)."""
-    return drain is not None and (drain.trigger is Trigger.FUNDING or drain.barred is not None)
-
-
-def _stopped(record: AttemptRecord, now: datetime) -> AttemptRecord:
-    """Order the stop; of what another cause drains, only forbid the replacement (SC-013)."""
-    if record.attempt.drain is None:
-        return stop(record, Trigger.FUNDING, Reason.MAX_COST_REACHED, now=now)
-    event = StopRequested(at=now, trigger=Trigger.FUNDING, reason=Reason.MAX_COST_REACHED)
-    return record.moved(advance(record.attempt, event))
 
 
 def _exhausted(workload: Spending, now: datetime) -> bool:

@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from nodus_api.kernel import events
+from nodus_api.kernel.attempt import Drain
 from nodus_api.kernel.deadlines import drain_deadline
 from nodus_api.kernel.lifecycle import advance
 from nodus_api.kernel.spec import WorkloadSpec
@@ -28,6 +29,22 @@ def stop(
         )
     )
     return end_unstarted(with_stop_order(ordered, grace), now)
+
+
+def stop_for_money(record: AttemptRecord, reason: Reason, *, now: datetime) -> AttemptRecord:
+    """Order the stop of Funding; of what another cause drains, only forbid the replacement.
+
+    SC-013, SC-621, SC-622.
+    """
+    if record.attempt.drain is None:
+        return stop(record, Trigger.FUNDING, reason, now=now)
+    event = events.StopRequested(at=now, trigger=Trigger.FUNDING, reason=reason)
+    return record.moved(advance(record.attempt, event))
+
+
+def told_of_money(drain: Drain | None) -> bool:
+    """Whether a limit of money is known to the stop that stands already (SC-013)."""
+    return drain is not None and (drain.trigger is Trigger.FUNDING or drain.barred is not None)
 
 
 def with_stop_order(record: AttemptRecord, grace: timedelta) -> AttemptRecord:

@@ -20,7 +20,7 @@ from nodus_api.scheduler.handing_back import give_up
 from nodus_api.scheduler.racing import lose_machine, oldest, rivals, without
 from nodus_api.scheduler.setbacks import LONGEST_OF_CALLS
 from nodus_api.scheduler.settling import ranks_with, release_machines
-from nodus_api.scheduler.stopping import end_unstarted, without_orders
+from nodus_api.scheduler.stopping import end_unstarted, stop_for_money, without_orders
 from nodus_api.storage.batch import Batch
 from nodus_api.storage.machine_store import Sighting
 from nodus_api.storage.records import AttemptRecord
@@ -68,14 +68,14 @@ def _overdue(record: AttemptRecord, now: datetime) -> AttemptRecord:
         attempt, now, limit_at=record.work.limit_at, limits=Limits(max_duration=_longest(spec))
     )
     if what is None:
-        if _waits_in_vain(record, now):
-            record = release_machines(record, now)
-        return end_unstarted(record, now)
+        return _in_time(record, now)
     log.info("a limit has passed", extra={"attempt": attempt.name, "limit": what.value})
     match what:
         case Overdue.START_DEADLINE:
             passed = record.moved(advance(attempt, events.StartDeadlinePassed(at=now)))
             return end_unstarted(passed, now)
+        case Overdue.FUNDING:
+            return stop_for_money(record, Reason.UNFUNDED, now=now)
         case Overdue.ACQUIRE:
             return _not_granted(record, now)
         case Overdue.STARTUP:
@@ -92,6 +92,13 @@ def _overdue(record: AttemptRecord, now: datetime) -> AttemptRecord:
         case Overdue.NOTICE:
             cleared = record.moved(advance(attempt, events.NoticeCleared(at=now)))
             return without_orders(cleared)
+
+
+def _in_time(record: AttemptRecord, now: datetime) -> AttemptRecord:
+    """End what a stop waits for no more, though no limit of its own has passed."""
+    if _waits_in_vain(record, now):
+        record = release_machines(record, now)
+    return end_unstarted(record, now)
 
 
 def _not_granted(record: AttemptRecord, now: datetime) -> AttemptRecord:

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
@@ -25,12 +24,13 @@ from nodus_api.storage.statements import database_now
 from nodus_api.storage.tables import (
     access_changes,
     funds,
+    organizations,
     project_members,
     projects,
     token_uses,
     tokens,
 )
-from nodus_api.storage.wakeups import ACCESS, LOOP, Wakeups, listen, notify
+from nodus_api.storage.wakeups import ACCESS, Wakeups, listen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,16 +90,6 @@ class AccessChange:
     key: str
     deleted: bool
     project_uid: UUID | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Funds:
-    """An organization's money in USD; a `balance` of None means that funds are not controlled."""
-
-    organization: str
-    balance: Decimal | None
-    held: Decimal
-    captured: Decimal
 
 
 class AccessStore:
@@ -171,8 +161,11 @@ class AccessAdmin:
         self._database = database
 
     async def create_project(self, name: str, *, organization: str = "default") -> ProjectRecord:
-        """Make a project of an existing organization."""
+        """Make a project, and its organization if that is new; funds are not controlled then."""
         async with self._database.transaction() as connection:
+            for table, column in ((organizations, "name"), (funds, "organization")):
+                new = insert(table).values({column: organization})
+                await connection.execute(new.on_conflict_do_nothing())
             await connection.execute(
                 sa.insert(projects).values(name=name, organization=organization)
             )
@@ -205,18 +198,6 @@ class AccessAdmin:
         async with self._database.transaction(read_only=True) as connection:
             members = await _members(connection)
         return tuple(member for member in members if member.project == project)
-
-    async def fund(self, project: str, amount_usd: Decimal) -> Funds | None:
-        """Add to the balance of a project's organization; None if there is no such project.
-
-        The first deposit turns the control of funds on. Wakes the loop.
-        """
-        async with self._database.transaction() as connection:
-            row = (await connection.execute(deposit(project, amount_usd))).mappings().one_or_none()
-        if row is None:
-            return None
-        await notify(self._database, LOOP)
-        return Funds(**row)
 
     async def create_token(
         self,
@@ -298,17 +279,6 @@ def put_member(project: str, subject_kind: str, subject: str, role: str) -> sa.I
         index_elements=["project", "subject_kind", "subject"],
         set_={"role": fresh.excluded.role},
         where=project_members.c.role != fresh.excluded.role,
-    )
-
-
-def deposit(project: str, amount_usd: Decimal) -> sa.UpdateBase:
-    """Add to the balance of the project's organization; takes the lock of its row of funds."""
-    owner = sa.select(projects.c.organization).where(projects.c.name == project).scalar_subquery()
-    return (
-        sa.update(funds)
-        .where(funds.c.organization == owner)
-        .values(balance=sa.func.coalesce(funds.c.balance, 0) + amount_usd)
-        .returning(*funds.c)
     )
 
 

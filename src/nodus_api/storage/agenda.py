@@ -161,6 +161,8 @@ def _entries(bounds: Bounds) -> Mapping[str, sa.ColumnElement[Any]]:
         "crowded": _list(work_due.crowded(batch), sa.Uuid),
         "limits": sa.exists(spenders()),
         "drill": sa.exists(due.drilled()),
+        "funds": sa.or_(sa.exists(due.waiting_for_funds(1)), sa.exists(work_due.unfunded(1))),
+        "unfunded": _list(work_due.unfunded(batch), sa.Uuid),
         "fill": _list(work_due.unfilled(batch), sa.Uuid),
         "place": _list(due.placeable(at_once), sa.BigInteger),
         "hedge": _list(due.hedgeable(at_once), sa.BigInteger),

@@ -30,6 +30,7 @@ from nodus_api.storage.batch import Batch, Render, flush
 from nodus_api.storage.bulk import Row
 from nodus_api.storage.engine import Database
 from nodus_api.storage.errors import FencedOff
+from nodus_api.storage.fund_store import account_of, hold_of
 from nodus_api.storage.gang_store import GangEpoch, gangs_of
 from nodus_api.storage.proposal_store import proposals_of
 from nodus_api.storage.records import AttemptRecord, Proposal
@@ -63,6 +64,11 @@ class AttemptStore:
                 )
                 batch.loaded = await load(connection, locked)
                 batch.records = dict(batch.loaded)
+                batch.accounts = {
+                    one.account.organization: one.account
+                    for one in batch.loaded.values()
+                    if one.account is not None
+                }
             yield batch
             published = await flush(batch, self._render)
         if published:
@@ -196,6 +202,8 @@ def _record(
         tenancies=tuple(tenancy_of(one) for one in tenancies),
         slot=slot_of(row, "slot_"),
         workload=workload_of(row, "workload_"),
+        hold=hold_of(row),
+        account=account_of(row),
         proposal=proposal,
         unheard=row["unheard"],
     )

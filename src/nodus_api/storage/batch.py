@@ -14,13 +14,16 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from nodus_api.kernel.attempt import AttemptView
+from nodus_api.kernel.funding import Account
 from nodus_api.storage import attempt_rows as rows
 from nodus_api.storage import checkpoint_store, statements
 from nodus_api.storage.bulk import Row, as_json
 from nodus_api.storage.errors import StorageConflict
+from nodus_api.storage.fund_store import write_holds
 from nodus_api.storage.last_words import write_last_words
 from nodus_api.storage.proposal_store import write_proposals
 from nodus_api.storage.records import AttemptRecord, Decided, IdleTime, Slot, Tenancy
+from nodus_api.storage.supplier_ledger import write_supplier_costs
 from nodus_api.storage.work_rows import lease_row, machine_row, slot_row, work_row
 
 
@@ -50,6 +53,8 @@ class Batch:
     """The database's time, read after the fence: every decision in here uses it (SC-615)."""
     loaded: dict[int, AttemptRecord] = field(default_factory=dict)
     records: dict[int, AttemptRecord] = field(default_factory=dict)
+    accounts: dict[str, Account] = field(default_factory=dict)
+    """The money of the organizations of those Attempts, as this transaction leaves it."""
     added: list[AttemptRecord] = field(default_factory=list)
     decided: list[Decided] = field(default_factory=list)
     slots: list[Slot] = field(default_factory=list)
@@ -92,6 +97,7 @@ async def flush(batch: Batch, render: Render) -> int:
     touched |= await _lose_checkpoints(batch, changes)
     await write_proposals(batch.connection, changes)
     await write_last_words(batch.connection, changes)
+    await write_holds(batch.connection, changes)
     await _write_aside(batch)
     await _publish(batch.connection, {no: shown[no] for no in sorted(touched)}, render)
     return len(touched)
@@ -191,6 +197,14 @@ async def _write_tenancies(connection: AsyncConnection, changes: Iterable[Change
     ]
     await _execute(connection, statements.insert_leases(), leases)
     kept = [(no, before, after) for no, before, after in pairs if before and before != after]
+    await write_supplier_costs(
+        connection,
+        [
+            (before.machine if before else None, after.machine, number)
+            for _, before, after in pairs
+            if (number := after.machine.no or numbers.get(after.machine.key)) is not None
+        ],
+    )
     changed = [after.machine for _, before, after in kept if before.machine != after.machine]
     machines = [{"no": one.no} | machine_row(one) for one in (*changed, *warm)]
     await _guarded(connection, statements.write_machines(), machines, "machines")

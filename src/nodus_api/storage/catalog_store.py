@@ -37,6 +37,7 @@ from nodus_api.storage.offer_stats import (
     stats_of,
     write_stats,
 )
+from nodus_api.storage.supplier_ledger import reprice
 
 __all__ = [
     "CLASS_COLUMNS",
@@ -104,6 +105,7 @@ class CatalogStore:
             numbers = self._numbers
             if given != self._written:
                 numbers = await self._write_catalog(connection, given)
+                await reprice(connection, self._supplier)
             seen: list[dict[str, Any]] = [
                 {
                     "offer": no,

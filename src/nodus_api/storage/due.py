@@ -301,8 +301,14 @@ def next_moment() -> sa.Select[Any]:
 
 @cache
 def waiting_for_capacity(limit: int) -> sa.Select[Any]:
-    """Queued Attempts that wait for Capacity, or for that of a gang, oldest first.
+    """Queued Attempts that wait for Capacity, that of a gang, or for Quota, oldest first.
 
     Uses `attempts_live`.
     """
-    return _live().where(t.attempts.c.waiting_for.in_(("Capacity", "Gang"))).limit(limit)
+    return _live().where(t.attempts.c.waiting_for.in_(("Capacity", "Gang", "Quota"))).limit(limit)
+
+
+@cache
+def waiting_for_funds(limit: int) -> sa.Select[Any]:
+    """Queued Attempts that wait for Funds, oldest first. Uses `attempts_live`."""
+    return _live().where(t.attempts.c.waiting_for == "Funds").limit(limit)

@@ -26,6 +26,7 @@ from nodus_api.storage.catalog_store import (
     offer_row,
 )
 from nodus_api.storage.engine import Database
+from nodus_api.storage.supplier_ledger import reprice
 
 IMPORT_LOCK = 7237386
 
@@ -111,6 +112,7 @@ async def _write(connection: AsyncConnection, edit: Edit) -> None:
     if offers:
         by_key = sorted(offers, key=lambda row: tuple(row[name] for name in OFFER_KEY))
         await connection.execute(_upsert_offers(), as_json(by_key))
+        await reprice(connection, edit.supplier)
 
 
 @cache

@@ -8,6 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from nodus_api.storage import fund_store
 from nodus_api.storage import tables as t
 from nodus_api.storage.statements import LEASE_STATE, SLOT_STATE, WORK, bigints
 
@@ -16,7 +17,7 @@ LEASE_READ = ("fence", "role", "rate", "token_sha256", *LEASE_STATE)
 
 @cache
 def attempts_by_no() -> sa.Select[Any]:
-    """Return Attempts with their work, slot, workload and successor's name. Primary keys.
+    """Return Attempts with their work, slot, workload, money and successor's name. Primary keys.
 
     And which of their children there are, so that nothing is asked for that no Attempt has.
     """
@@ -36,6 +37,7 @@ def attempts_by_no() -> sa.Select[Any]:
             later.c.name.label("successor"),
             _unheard().label("unheard"),
             t.workloads.c.spec["limits"].has_key("maxCostUSD").label("limited"),
+            *fund_store.columns(),
             *(_has(table).label(f"has_{table.name}") for table in _CHILDREN),
         )
         .join(t.attempt_work, t.attempt_work.c.attempt == t.attempts.c.no)
@@ -47,6 +49,8 @@ def attempts_by_no() -> sa.Select[Any]:
         )
         .join(t.workloads, t.workloads.c.uid == t.attempts.c.workload)
         .join(t.projects, t.projects.c.name == t.attempts.c.project)
+        .outerjoin(t.funds, t.funds.c.organization == t.projects.c.organization)
+        .outerjoin(t.holds, t.holds.c.attempt == t.attempts.c.no)
         .outerjoin(later, same_slot)
         .where(t.attempts.c.no == sa.any_(bigints("nos")))
         .order_by(t.attempts.c.no)

@@ -12,6 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from nodus_api.kernel.attempt import Attempt, AttemptView, Cursor
+from nodus_api.kernel.funding import Account, Hold
 from nodus_api.kernel.vocabulary import (
     LeaseRole,
     MachineState,
@@ -94,6 +95,9 @@ class Machine:
     increment: timedelta = timedelta(seconds=1)
     minimum: timedelta = timedelta(0)
     """Billing increment and minimum of the offer (SC-507); read with the machine, never written."""
+    billed_unheld_since: datetime | None = None
+    """When it began to cost Nodus, as a look at its release showed that it exists (SC-523); of one
+    that was granted it is `billing_start`. Kept in the ledger of supplier costs alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,6 +231,10 @@ class AttemptRecord:
     work: Work = field(default_factory=Work)
     spent_elsewhere: Decimal = Decimal(0)
     """What the workload's other Attempts were charged, where it has a limit; never written."""
+    hold: Hold | None = None
+    """The money that is set aside for it (SC-620); None before its first T2."""
+    account: Account | None = field(default=None, compare=False)
+    """Its organization's money when it was loaded; what became of it since is the batch's."""
     tenancies: tuple[Tenancy, ...] = ()
     commits: tuple[Commit, ...] = ()
     """The checkpoints to write; none in a record that was loaded."""

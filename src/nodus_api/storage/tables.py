@@ -466,11 +466,25 @@ holds = table(
     *filled(USD, "captured"),
     *optional(MOMENT, "released"),
 )
+fund_entries = table(
+    "fund_entries",
+    Column("no", sa.BigInteger, sa.Identity(always=True), primary_key=True),
+    *required(LABEL, "organization"),
+    *optional(LABEL, "project"),
+    *required(sa.Text, "kind"),
+    *required(USD, "amount"),
+    *filled(MOMENT, "at"),
+)
 project_quotas = table(
     "project_quotas",
     Column("project", LABEL, primary_key=True),
     Column("accelerator", sa.Text, primary_key=True),
     *required(sa.Integer, "max_count"),
+)
+offering_entitlements = table(
+    "offering_entitlements",
+    Column("offering", sa.Text, primary_key=True),
+    Column("project", LABEL, primary_key=True),
 )
 supplier_costs = table(
     "supplier_costs",

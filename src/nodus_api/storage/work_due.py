@@ -65,6 +65,14 @@ def crowded(limit: int) -> sa.Select[Any]:
     return _active().where(_live(~draining) > _allowed()).limit(limit)
 
 
+@cache
+def unfunded(limit: int) -> sa.Select[Any]:
+    """Active workloads with a slot that waits for funds to return (SC-623)."""
+    slots = t.slots.c
+    waits = sa.exists().where(slots.workload == t.workloads.c.uid, slots.state == "Unfunded")
+    return _active().where(waits).limit(limit)
+
+
 def _active() -> sa.Select[Any]:
     return (
         sa.select(t.workloads.c.uid)

@@ -215,10 +215,14 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletionObservation:
-    """One look at a machine that should be gone; `at` is set when it is."""
+    """One look at a machine that should be gone; `at` is set when it is.
+
+    `billing_start` is set by a look that finds a machine by its key alone: nobody knew of it.
+    """
 
     verdict: Verdict
     at: datetime | None = None
+    billing_start: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -273,6 +273,7 @@ class LimitsBlock(Block):
     max_rate_usd_per_hour: Amount | None = Field(default=None, alias="maxRateUSDPerHour")
     max_duration_seconds: Seconds | None = Field(default=None, alias="maxDurationSeconds")
     start_deadline_seconds: Seconds | None = Field(default=None, alias="startDeadlineSeconds")
+    funding_wait_seconds: Seconds | None = Field(default=None, alias="fundingWaitSeconds")
 
 
 class EstimateBlock(Block):

@@ -150,7 +150,12 @@ def _covered(
     tables: Tables, triggers: Mapping[int, str], epochs: Mapping[tuple[str, int], list[Line]]
 ) -> Iterator[str]:
     """SC-520: what Nodus pays of each segment, and more only above a limit (SC-522)."""
-    limited = {one["uid"] for one in tables["workloads"] if "maxCostUSD" in one["spec"]["limits"]}
+    controlled = any(one["balance"] is not None for one in tables["funds"])
+    limited = {
+        one["uid"]
+        for one in tables["workloads"]
+        if controlled or "maxCostUSD" in one["spec"]["limits"]
+    }
     paid: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(lambda: [0, 0]))
     payers = billed_machines(tables)
     beaten = {one["machine"] for one in tables["leases"] if one["lost"] is not None}

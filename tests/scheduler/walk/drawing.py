@@ -10,9 +10,9 @@ LOSSES = ("node-loss", "preemption", "whatever fits", "heartbeat", "readiness")
 CALLS = ("create", "delete", "signal", "find", "observe", "inject", "notices", "wipe", "assign")
 NAMES = ("one", "two", "three")
 STEPS = (
-    "drill turns", "intake", "stop", "limits", "drill", "notices", "fill", "offers", "place",
-    "hedge", "warm", "request", "signal", "reports", "observe", "deadlines", "end", "replace",
-    "release", "retire", "accrue", "sweep", "forget",
+    "drill turns", "intake", "stop", "limits", "drill", "notices", "funds", "fill", "offers",
+    "place", "hedge", "warm", "request", "signal", "reports", "observe", "deadlines", "end",
+    "replace", "release", "retire", "accrue", "sweep", "forget",
 )  # fmt: skip
 TIMES = (1, 0.4, 10, 35, 70, 130, 245, 700, 3600)
 
@@ -28,6 +28,10 @@ hows = st.sampled_from(("heard", "heard", "unanswered", "late"))
 codes = st.sampled_from((0, 0, 1, 3, 137, 139))
 faults = st.sampled_from([(call, fault) for call in FAULTS for fault in FAULTS[call]])
 notices = st.sampled_from((30, 0, 120))
+deposits = st.sampled_from(("0.03", None, "0.06", "0.021", None))
+"""USD: a start takes 0.02 of them at the rate of the fleet, or 0.03."""
+quotas = st.sampled_from((None, None, 2, 1))
+"""Of machines without accelerators, as all of the fleet are."""
 schedules = st.sampled_from((None, None, None, "node-loss", "preemption"))
 limits = st.fixed_dictionaries(
     {},
@@ -35,6 +39,7 @@ limits = st.fixed_dictionaries(
         "maxCostUSD": st.sampled_from(("0.5", "0.2", "0.05", "0.002")),
         "maxDurationSeconds": st.sampled_from((60, 600)),
         "startDeadlineSeconds": st.sampled_from((60, 600)),
+        "fundingWaitSeconds": st.sampled_from((60, 600)),
     },
 )
 idles = st.sampled_from((60, 400, 0))
@@ -42,6 +47,7 @@ common = {
     "restart": st.fixed_dictionaries({"maxRetries": st.integers(0, 2)}),
     "checkpoint": st.fixed_dictionaries({"restartable": st.booleans()}),
     "stopGraceSeconds": st.sampled_from((30, 0, 300)),
+    "autoResume": st.booleans(),
 }
 singles = st.fixed_dictionaries(
     common

@@ -25,7 +25,8 @@ from nodus_api.suppliers.supplier import MachineIntent
 _TABLES = (
     "workloads", "slots", "commands", "attempts", "attempt_work", "placements",
     "placement_rejections", "interruptions", "checkpoints", "machines", "machine_events", "leases",
-    "runner_reports", "cost_segments", "idle_time", "orphans",
+    "runner_reports", "cost_segments", "idle_time", "orphans", "holds", "funds", "fund_entries",
+    "supplier_costs", "project_quotas",
 )  # fmt: skip
 _ROWS = "SELECT coalesce(jsonb_agg(to_jsonb(x) ORDER BY to_jsonb(x)::text), '[]') FROM nodus.{} x"
 _PARTS = ", ".join(f"'{name}', ({_ROWS.format(name)})" for name in _TABLES)
@@ -137,6 +138,7 @@ class Books:
         yield from self._checkpoints()
         yield from self._losses()
         yield from self._wanted()
+        yield from self._quotas()
         yield from together.findings(self.tables)
         yield from accounts.findings(self.tables)
         yield from accounts.not_put_down(before, self.tables, self.walk.clock.now())
@@ -272,6 +274,13 @@ class Books:
                 yield f"{one['name']} began after {owner['name']} was over"
             if not 0 <= int(one["slot"]) < owner["spec"]["completions"]:
                 yield f"{one['name']} has a slot that nobody wanted"
+
+    def _quotas(self) -> Iterator[str]:
+        """SC-310 row 16: no more machines at once than the quota of the only project."""
+        there = sum(one["state"] != "Gone" for one in self.tables["machines"])
+        for one in self.tables["project_quotas"]:
+            if there > one["max_count"]:
+                yield f"SC-310: {there} machines are there, the quota is {one['max_count']}"
 
 
 def _clock(where: tuple[int, int], lines: list[Line]) -> Iterator[str]:

@@ -8,6 +8,7 @@ import itertools
 from collections import Counter
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import sqlalchemy as sa
@@ -20,7 +21,9 @@ from nodus_api.kernel.spec import WorkloadSpec
 from nodus_api.kernel.vocabulary import OwnerKind
 from nodus_api.scheduler import Passes, Scheduler
 from nodus_api.storage import tables as t
+from nodus_api.storage.allowance_store import AllowanceStore
 from nodus_api.storage.errors import FencedOff
+from nodus_api.storage.fund_store import FundStore
 from nodus_api.storage.leader_store import LeaderStore
 from nodus_api.storage.report_store import Standing
 from nodus_api.suppliers.supplier import ExitRecord
@@ -150,6 +153,14 @@ class Walk:
     async def close(self) -> None:
         for passes in (*self.deposed, *filter(None, [self.leader])):
             await passes.loop.calls.close()
+
+    async def pay_in(self, usd: str) -> None:
+        """Let somebody add to the funds; it stands once the command has answered."""
+        await FundStore(self.database).deposit("default", Decimal(usd))
+
+    async def allow(self, most: int | None) -> None:
+        """Let somebody set the project's quota."""
+        await AllowanceStore(self.database).set_quota("default", "cpu", most)
 
     # time, machines and runners
 

@@ -16,10 +16,12 @@ from tests.scheduler.walk.drawing import (
     STEPS,
     TIMES,
     codes,
+    deposits,
     faults,
     hows,
     laggards,
     notices,
+    quotas,
     rounds,
     schedules,
     specs,
@@ -73,6 +75,8 @@ class SchedulerWalk(RuleBasedStateMachine):
         spec=specs,
         going=st.sampled_from((4, 3, 2, 5, 0)),
         lags=laggards,
+        deposit=deposits,
+        quota=quotas,
     )
     def begins(
         self,
@@ -85,6 +89,8 @@ class SchedulerWalk(RuleBasedStateMachine):
         spec: dict[str, Any],
         going: int,
         lags: int | None,
+        deposit: str | None,
+        quota: int | None,
     ) -> None:
         supplier = self.walk.supplier
         supplier.slots = slots
@@ -99,6 +105,10 @@ class SchedulerWalk(RuleBasedStateMachine):
         self._run(self.walk.lead())
         if schedule is not None:
             self._run(self.stage.eyes.execute(_SCHEDULE, schedule))
+        if deposit is not None:
+            self._run(self.walk.pay_in(deposit))
+        if quota is not None:
+            self._run(self.walk.allow(quota))
         self._run(self.walk.submit(NAMES[0], spec))
         self._goes_on(going, lags=lags)
 
@@ -119,6 +129,23 @@ class SchedulerWalk(RuleBasedStateMachine):
             body: dict[str, Any] = {"count": count} if verb == "scale" else {}
             self._run(self.walk.ask(verb, name, **body))
         self._goes_on(then)
+
+    @rule(usd=deposits, then=rounds)
+    def money_comes(self, usd: str | None, then: int) -> None:
+        """SC-620, SC-623: the first deposit turns the control of funds on."""
+        if usd is not None:
+            self._run(self.walk.pay_in(usd))
+        self._goes_on(then)
+
+    @precondition(lambda self: self.books.drillable())
+    @rule(turns=st.sampled_from((4, 8)))
+    def money_is_spent(self, turns: int) -> None:
+        """SC-621: what runs is heard of, billed and renewed, until the money is gone."""
+        for _ in range(turns):
+            self._goes_on(1)
+            self._run(self.walk.pass_time(50))
+            self._run(self.walk.beat())
+            self._run(self.walk.make_pass())
 
     @precondition(lambda self: self.books.drillable())
     @rule(which=whichever, loss=st.sampled_from(LOSSES), notice=notices, then=rounds)
@@ -352,6 +379,8 @@ class SchedulerWalk(RuleBasedStateMachine):
         walk, books = self.walk, self.books
         walk.heal()
         await self.stage.eyes.execute(_NO_SCHEDULE)
+        await walk.pay_in("100")  # nobody waits for money for ever, or for quota
+        await walk.allow(None)
         idle, before = 0, await books.read()
         for _ in range(250):
             await walk.carry_on(words=3)
