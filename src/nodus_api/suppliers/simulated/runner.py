@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum, auto
-from typing import Any, Protocol
+from typing import Any
 
 from nodus_api.suppliers.simulated.programs import ProgramModel
 from nodus_api.suppliers.simulated.reports import Answer, Letter
+from nodus_api.suppliers.simulated.surroundings import Surroundings
 from nodus_api.suppliers.simulated.timetable import Timers
 from nodus_api.suppliers.supplier import ExitRecord, MachineIntent, Order
 
@@ -67,38 +68,6 @@ class Exit:
             message=self.message,
             error=self.error,
         )
-
-
-class Surroundings(Protocol):
-    """What a runner needs of the fleet and its machine."""
-
-    def post(self, letter: Letter, at: datetime) -> None:
-        """Send a report on its way."""
-        ...
-
-    def started(self, runner: "Runner", at: datetime) -> None:
-        """Take note that a program began."""
-        ...
-
-    def ended(self, runner: "Runner", at: datetime) -> None:
-        """Take note that a program, or the way to one, is over."""
-        ...
-
-    def saved(self, runner: "Runner", uri: str) -> None:
-        """Keep a checkpoint."""
-        ...
-
-    def keeps(self, uri: str) -> bool:
-        """Return whether a checkpoint is kept."""
-        ...
-
-    def unfit(self) -> bool:
-        """Return whether the machine is less than was promised."""
-        ...
-
-    def silent(self, at: datetime) -> bool:
-        """Return whether the runner's heartbeats do not get through then."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
