@@ -24,7 +24,8 @@ from nodus_api.kernel.vocabulary import Market, OwnerKind, Profile, Stage, Waiti
 from nodus_api.storage import tables as t
 from nodus_api.storage.attempt_rows import identity_row, placement_row, state_row
 from nodus_api.storage.engine import Database
-from nodus_api.storage.statements import notify, publish
+from nodus_api.storage.statements import publish
+from nodus_api.storage.wakeups import notify
 
 ONE, OTHER = "default", "other"
 _NAMESPACE = UUID("0c7b1b53-4f0e-5d0e-8f6e-6a2f4d1c9b11")
@@ -193,8 +194,7 @@ class Lives:
 
     async def _wake(self) -> None:
         self.commits += 1
-        async with self.database.transaction() as connection:
-            await connection.execute(notify("nodus_feed"))
+        await notify(self.database, "nodus_feed")
 
     def _project(self) -> str:
         return OTHER if self.chance.random() < 0.25 else ONE

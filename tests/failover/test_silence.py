@@ -21,8 +21,9 @@ from tests.watchcache.published import Publisher
 
 from nodus_api.clock import ManualClock, SystemClock
 from nodus_api.storage import wakeups
+from nodus_api.storage.driver import Deadline
 from nodus_api.storage.embedded import SOCKET, EmbeddedPostgres
-from nodus_api.storage.engine import Database, Deadline, Role
+from nodus_api.storage.engine import Database, Role
 from nodus_api.storage.errors import StorageUnavailable
 from nodus_api.storage.feed import ANSWER_SECONDS, Feed
 from nodus_api.storage.wakeups import PROBE_SECONDS
@@ -68,7 +69,8 @@ async def test_a_frozen_server_is_out_of_reach_until_it_thaws(
             assert len(await watcher.take()) == 1
             assert (cache.health.reloads, cache.health.faults) == (1, 0)
     causes = [str(one.__dict__.get("cause")) for one in caplog.records]
-    assert any(f"no answer within {SHORT} s" in cause for cause in causes)
+    silent = (f"no answer within {SHORT} s", "no connection in time")  # there already, or made then
+    assert any(one in cause for cause in causes for one in silent), causes
 
 
 async def test_a_network_that_swallows_all_is_got_over(clean_database: str, socket: Path) -> None:

@@ -23,7 +23,8 @@ from tests.clients.writing import _NAMESPACE, ONE, OTHER, Lives
 from nodus_api.clock import SystemClock
 from nodus_api.kernel.attempt import Owner
 from nodus_api.kernel.vocabulary import OwnerKind
-from nodus_api.storage.engine import Database, Deadline, Role
+from nodus_api.storage.driver import Deadline
+from nodus_api.storage.engine import Database, Role
 from nodus_api.tasks import spawn
 
 AT_ONCE = 4

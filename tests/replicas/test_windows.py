@@ -26,7 +26,7 @@ from nodus_api.clock import ManualClock
 from nodus_api.metav1 import fields
 from nodus_api.storage.engine import Database
 from nodus_api.storage.feed import Change, Feed
-from nodus_api.storage.statements import notify
+from nodus_api.storage.wakeups import FEED, notify
 from nodus_api.tasks import spawn
 from nodus_api.watchcache import AttemptCache
 from nodus_api.watchcache.consistency import CACHED, LATEST, Mode, ReadAt, WatchFrom
@@ -255,7 +255,7 @@ async def change_many(database: Database, count: int, *, retired: int = 0) -> in
             sa.text("UPDATE nodus.attempts SET ver = ver WHERE no <= :count"), {"count": count}
         )
         head = await _publish(connection, range(1, count + 1), "Running")
-        await connection.execute(notify("nodus_feed"))
+    await notify(database, FEED)
     return head
 
 

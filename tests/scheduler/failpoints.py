@@ -16,9 +16,11 @@ from enum import StrEnum
 from typing import Any, TypeVar, cast
 from uuid import UUID
 
+import asyncpg
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from nodus_api.storage.engine import Database, Deadline, DriverConnection, Role
+from nodus_api.storage.driver import Deadline, DriverConnection, ShortRead
+from nodus_api.storage.engine import Database, Role
 from nodus_api.storage.errors import StorageContention, StorageUnavailable
 from nodus_api.suppliers.supplier import (
     Ambiguous,
@@ -242,6 +244,14 @@ class FaultyDatabase(Database):
     ) -> AsyncIterator[AsyncConnection]:
         async with self._pool.single_reads(deadline=deadline) as connection:
             yield _watched(self._process, connection)
+
+    async def read(
+        self, short: ShortRead, *, deadline: Deadline | None = None, **given: Any
+    ) -> list[asyncpg.Record]:
+        site = Site(Kind.STATEMENT, f"{_where()}: short read")
+        return await self._process.at(
+            site, lambda: self._pool.read(short, deadline=deadline, **given)
+        )
 
     @contextlib.asynccontextmanager
     async def dedicated(self) -> AsyncIterator[DriverConnection]:

@@ -17,7 +17,8 @@ from tests.scheduler.world import Runner, World
 
 from nodus_api.clock import ManualClock
 from nodus_api.storage import tables as t
-from nodus_api.storage.engine import Database, Deadline, Role
+from nodus_api.storage.driver import Deadline
+from nodus_api.storage.engine import Database, Role
 
 WAYS = (True, False) if is_asked() else (None,)
 """Whether death comes late: when a transaction begins, else when the one before was committed. In

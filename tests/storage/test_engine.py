@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import threading
 from datetime import timedelta
 
 import asyncpg
@@ -11,7 +12,8 @@ from tests.storage.logins import as_login
 
 from nodus_api.clock import ManualClock
 from nodus_api.storage import tables
-from nodus_api.storage.engine import Database, Role, require_supported
+from nodus_api.storage.driver import Deadline, ShortRead, require_supported
+from nodus_api.storage.engine import Database, Role
 from nodus_api.storage.errors import (
     StorageConflict,
     StorageContention,
@@ -21,9 +23,23 @@ from nodus_api.storage.errors import (
     mask_password,
 )
 
+_OF_TRANSACTION = ("transaction_isolation", "transaction_read_only")
 SESSION = sa.text(
     "SELECT current_user::text, current_setting('transaction_isolation'),"
     " current_setting('transaction_read_only')"
+)
+WHOSE = ShortRead.of(
+    sa.select(
+        *(sa.cast(sa.func.current_setting(name), sa.Text) for name in ("role", *_OF_TRANSACTION))
+    )
+)
+TWICE = ShortRead.of(
+    sa.select(
+        sa.func.pg_backend_pid(),
+        sa.bindparam("given", type_=sa.Integer),
+        sa.literal(7),
+        sa.func.now(),
+    )
 )
 
 
@@ -38,10 +54,12 @@ async def test_each_part_works_in_its_own_role(database_url: str, role: Role) ->
         snapshot = (await connection.execute(SESSION)).one()
     async with database.single_reads() as connection:
         single = (await connection.execute(SESSION)).one()
+    short = (await database.read(WHOSE))[0]
     async with database.dedicated() as raw:
         alone = await raw.fetchval("SELECT current_user::text")
     await database.close()
 
+    assert tuple(short) == (role.value, "read committed", "off")
     assert tuple(written) == (role.value, "read committed", "off")
     assert tuple(read) == (role.value, "read committed", "on")
     assert tuple(snapshot) == (role.value, "repeatable read", "on")
@@ -198,6 +216,82 @@ async def test_a_lost_connection_fails_once_and_the_next_transaction_works(
     async with scheduler_database.transaction() as connection:
         row = (await connection.execute(SESSION)).one()
     assert row[0] == "nodus_scheduler"
+
+
+async def test_a_short_read_takes_its_parameters_and_keeps_its_connection(
+    scheduler_database: Database,
+) -> None:
+    first, second = [(await scheduler_database.read(TWICE, given=n))[0] for n in (1, 2)]
+
+    assert [first[0], *first[1:3]] == [second[0], 1, 7]
+    assert second[1] == 2
+    assert first[3] < second[3]  # each a transaction of its own
+
+
+async def _end_session(url: str, pid: int) -> None:
+    admin = await asyncpg.connect(url)
+    await admin.execute("SELECT pg_terminate_backend($1, 5000)", pid)
+    await admin.close()
+
+
+async def test_a_lost_connection_fails_one_short_read_and_is_replaced(
+    scheduler_database: Database, database_url: str
+) -> None:
+    before = (await scheduler_database.read(TWICE, given=1))[0][0]
+    killer = threading.Thread(target=lambda: asyncio.run(_end_session(database_url, before)))
+    killer.start()
+    killer.join()  # without a turn of this loop, in which the driver would see the end
+
+    with pytest.raises(StorageUnavailable):
+        await scheduler_database.read(TWICE, given=1)
+    after = (await scheduler_database.read(TWICE, given=1))[0][0]
+    assert after != before
+
+
+async def test_a_cancelled_short_read_leaves_no_answer_to_the_next(
+    scheduler_database: Database,
+) -> None:
+    slow = ShortRead.of(sa.select(sa.func.pg_sleep(30)))
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await scheduler_database.read(slow)
+
+    assert [row[1] for row in await scheduler_database.read(TWICE, given=3)] == [3]
+
+
+async def test_a_short_read_waits_for_a_silent_server_until_its_deadline(
+    scheduler_database: Database,
+) -> None:
+    slow = ShortRead.of(sa.select(sa.func.pg_sleep(30)))
+    with pytest.raises(StorageUnavailable, match=r"no answer within 0\.05 s"):
+        await scheduler_database.read(slow, deadline=Deadline(0.05))
+
+
+async def test_a_short_read_fails_as_what_the_server_says(api_database: Database) -> None:
+    forbidden = ShortRead.of(sa.select(tables.supplier_offers.c.no))
+    with pytest.raises(StorageFault) as caught:
+        await api_database.read(forbidden)
+    assert caught.value.sqlstate == "42501"
+    assert (await api_database.read(TWICE, given=1))[0][1] == 1
+
+
+def test_what_the_driver_gives_otherwise_than_sqlalchemy_is_no_short_read() -> None:
+    with pytest.raises(TypeError, match=r"changes\.kind"):
+        ShortRead.of(sa.select(tables.changes.c.kind))
+
+
+async def test_nobody_is_left_when_a_database_is_closed(database_url: str) -> None:
+    database, other = (Database(database_url, role=Role.API) for _ in range(2))
+    pids = [row[0][0] for row in await asyncio.gather(*(database.read(TWICE) for _ in range(9)))]
+    assert 1 <= len(set(pids)) <= 4
+    await database.close()
+
+    there = sa.text("SELECT count(*) FROM pg_stat_activity WHERE pid = ANY (:pids)")
+    left = 1
+    while left:  # a server process takes a moment to end
+        async with other.single_reads() as connection:
+            left = (await connection.execute(there, {"pids": pids})).scalar_one()
+    await other.close()
 
 
 def test_a_server_too_old_is_refused_with_what_to_do() -> None:

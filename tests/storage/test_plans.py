@@ -9,6 +9,7 @@ from tests.storage.scene import Connection
 
 from nodus_api.storage import due
 from nodus_api.storage.conditions import workload_named
+from nodus_api.storage.feed import read_first_changes
 from nodus_api.storage.tables import workloads
 
 _NAMED = sa.select(workloads.c.uid).where(
@@ -50,3 +51,12 @@ async def test_a_plan_for_all_uses_the_index(planning: Connection, name: str) ->
     finally:
         await planning.execute("DEALLOCATE one")
     assert any(index in line[0] for line in lines), "\n".join(one[0] for one in lines)
+
+
+async def test_the_log_of_a_project_is_read_by_its_index(planning: Connection) -> None:
+    statement = read_first_changes(1, 1000, "default").compile(
+        dialect=asyncpg.dialect(),  # type: ignore[no-untyped-call]
+        compile_kwargs={"literal_binds": True},
+    )
+    lines = [line[0] for line in await planning.fetch(f"EXPLAIN {statement}")]
+    assert any("_project_rev_idx" in line for line in lines), "\n".join(lines)

@@ -14,7 +14,8 @@ from tests.storage.scene import SCENE, Connection
 
 from nodus_api.clock import ManualClock
 from nodus_api.storage import upkeep as module
-from nodus_api.storage.engine import Database, DriverConnection, Role
+from nodus_api.storage.driver import DriverConnection
+from nodus_api.storage.engine import Database, Role
 from nodus_api.storage.errors import FencedOff, StorageContention, StorageTimeout
 from nodus_api.storage.leader_store import LeaderStore
 from nodus_api.storage.upkeep import WIDTH, LogTables, Partition, UpkeepStore

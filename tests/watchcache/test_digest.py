@@ -155,7 +155,7 @@ async def test_an_entry_too_few_is_found(
     await cache.list(None, LATEST)
     assert cache._contents is not None
     project = cache._contents._projects["default"]
-    project.order = project.order.remove("n2")
+    project.edit("n2", None)
     await publisher.add("n3")
     assert await compared(check) == MISMATCH
 

@@ -1,11 +1,12 @@
 """Areas `delay` and `busy`: from the commit of a change to the client that watches.
 
-`delay` commits one change at a time to an idle server; `busy` 50 at a time, 20 times a second, and
-what counts is the last of the 50.
+`delay` commits one change at a time to an idle server; `busy` 50 at a time, 20 times a second:
+each event counts, and the last of each commit once more by itself.
 
 The clock runs from the return of the writer's COMMIT, so it holds the wake-up (NOTIFY in a
-transaction of its own), the feed's read, the cache, the frame, TLS and the client's parse.
-The yardstick is the feed alone: a reader that waits for the same wake-up and reads the row.
+transaction of its own), the feed's read, the cache, the frame, TLS and the client's look at what
+it read. The yardstick is the feed alone: a reader that waits for the same wake-up and reads the
+rows.
 """
 
 import asyncio
@@ -28,7 +29,10 @@ AREA = "delay"
 BUSY_AREA = "busy"
 _FEED_ALONE = "the feed alone"
 _WATCH = "watch over TLS"
+_LAST = "the last of each commit"
 _PATIENCE_SECONDS = 10.0
+_PIECE = 65_536
+_FRAME = re.compile(rb"(?:\r\n)?([0-9a-fA-F]+)\r\n")
 _REVISION = re.compile(rb'"resourceVersion":"(\d+)"')
 
 
@@ -63,8 +67,8 @@ class DelayFailed(NotMeasured):
 
 
 class _Reader(Protocol):
-    async def until(self, rev: int) -> float:
-        """Return the moment at which `rev` was seen."""
+    async def until(self, rev: int) -> list[float]:
+        """Return the moments at which the changes up to `rev` were seen, in their order."""
         ...
 
 
@@ -85,6 +89,8 @@ async def commit_to_watch(rig: Rig, *, clock: Clock, effort: Effort) -> list[Row
             async with _watching(rig, await feed.head(), clock) as watcher:
                 watch = await _delays(writer, numbers, watcher, clock, effort)
             rounds.append({_FEED_ALONE: alone, _WATCH: watch})
+            if effort.at_once > 1:
+                rounds[-1][_LAST] = watch[effort.at_once - 1 :: effort.at_once]
     finally:
         await database.close()
     return rows_of(effort.area, "ms", rounds, yardstick=_FEED_ALONE, targets=effort.targets)
@@ -100,10 +106,12 @@ async def _delays(
         committed = clock.monotonic()
         try:
             async with asyncio.timeout(_PATIENCE_SECONDS):
-                _, seen = await asyncio.gather(writer.wake(), reader.until(rev))
+                _, moments = await asyncio.gather(writer.wake(), reader.until(rev))
         except TimeoutError:
             raise DelayFailed(f"revision {rev} did not arrive in ten seconds") from None
-        taken.append((seen - committed) * 1000)
+        if len(moments) != effort.at_once:
+            raise DelayFailed(f"{len(moments)} changes arrived of {effort.at_once}")
+        taken += [(seen - committed) * 1000 for seen in moments]
         await clock.sleep(max(began + effort.every - clock.monotonic(), 0))
     return taken
 
@@ -115,12 +123,14 @@ class _FeedReader:
     clock: Clock
     position: int
 
-    async def until(self, rev: int) -> float:
+    async def until(self, rev: int) -> list[float]:
+        moments: list[float] = []
         while self.position < rev:
             await self.wakeups.wait(_PATIENCE_SECONDS)
-            for change in await self.feed.read(self.position):
-                self.position = change.rev
-        return self.clock.monotonic()
+            changes = await self.feed.read(self.position)
+            moments += [self.clock.monotonic()] * len(changes)
+            self.position = changes[-1].rev if changes else self.position
+        return moments
 
 
 @asynccontextmanager
@@ -133,15 +143,38 @@ async def _following(feed: Feed, clock: Clock) -> AsyncIterator[_Reader]:
 class _WatchReader:
     stream: asyncio.StreamReader
     clock: Clock
+    position: int
+    rest: bytes = b""
+    """The begin of a line that is not whole yet."""
+    frame: bytes = b""
+    """The begin of a chunk's frame."""
+    left: int = 0
+    """Bytes of the chunk to come."""
 
-    async def until(self, rev: int) -> float:
-        while True:
-            line = await self.stream.readline()
-            if not line:
+    async def until(self, rev: int) -> list[float]:
+        moments: list[float] = []
+        while self.position < rev:
+            piece = await self.stream.read(_PIECE)
+            if not piece:
                 raise DelayFailed("the server ended the watch")
-            found = _REVISION.search(line)
-            if found and int(found[1]) >= rev:
-                return self.clock.monotonic()
+            lines, _, self.rest = (self.rest + self._body(piece)).rpartition(b"\n")
+            seen = _REVISION.findall(lines)
+            moments += [self.clock.monotonic()] * len(seen)
+            self.position = int(seen[-1]) if seen else self.position
+        return moments
+
+    def _body(self, piece: bytes) -> bytes:
+        """Return what of the body is in a piece of the stream, without the frames of chunks."""
+        piece, self.frame, found = self.frame + piece, b"", []
+        while piece:
+            if self.left:
+                found.append(piece[: self.left])
+                piece, self.left = piece[self.left :], max(self.left - len(piece), 0)
+            elif (frame := _FRAME.match(piece)) is not None:
+                piece, self.left = piece[frame.end() :], int(frame[1], 16)
+            else:
+                self.frame, piece = piece, b""
+        return b"".join(found)
 
 
 @asynccontextmanager
@@ -160,6 +193,6 @@ async def _watching(rig: Rig, rev: int, clock: Clock) -> AsyncIterator[_Reader]:
             raise DelayFailed(f"the watch was refused: {status.decode().strip()}")
         while await stream.readline() != b"\r\n":
             pass
-        yield _WatchReader(stream, clock)
+        yield _WatchReader(stream, clock, rev)
     finally:
         writer.close()

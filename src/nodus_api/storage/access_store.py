@@ -17,7 +17,8 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from nodus_api.clock import Clock
-from nodus_api.storage.engine import Database, Deadline
+from nodus_api.storage.driver import Deadline
+from nodus_api.storage.engine import Database
 from nodus_api.storage.feed import ANSWER_SECONDS
 from nodus_api.storage.migrated import again_if_migrated
 from nodus_api.storage.statements import database_now

@@ -10,48 +10,40 @@ caller, who must be ready to try again anyway, does.
 
 Decision 2: behind a transaction pooler (PgBouncer and its kind) nothing may be left on a session
 that somebody else gets next: role and search path are set in each transaction, statements are
-never kept prepared, and what needs a session of its own is refused (`PooledSession`). A pooler is
-known by the process number it invents for its clients.
+never kept prepared, and what needs a session of its own is refused (`PooledSession`).
 """
 
 import asyncio
 import contextlib
-import itertools
 import logging
-import socket
 from collections.abc import AsyncIterator, Callable
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, TypeAlias
-from urllib.parse import urlsplit, urlunsplit
+from typing import Any
 
 import asyncpg
 import orjson
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
+from nodus_api.storage.driver import (
+    Deadline,
+    DriverConnection,
+    Readers,
+    ShortRead,
+    driver_url,
+    open_connection,
+)
 from nodus_api.storage.errors import (
-    OLDEST_SERVER,
     PooledSession,
     StorageError,
     StorageUnavailable,
-    TooOldServer,
     mask_password,
     translate,
 )
 from nodus_api.storage.json_text import json_text
 
 log = logging.getLogger(__name__)
-
-CONNECT_TIMEOUT_SECONDS = 4.0
-"""How long a host may take to give a session; of several hosts each."""
-
-_KEEPALIVE = {  # a peer that is gone is noticed within 5 s, also by a connection that only listens
-    "TCP_KEEPIDLE": 2,
-    "TCP_KEEPINTVL": 1,
-    "TCP_KEEPCNT": 3,
-    "TCP_USER_TIMEOUT": 4000,  # milliseconds
-}
 
 # since 16 a membership may lack the right to SET ROLE, and has a word of its own for it
 _SESSION = """
@@ -68,66 +60,7 @@ SET tcp_keepalives_interval = 5;
 SET tcp_keepalives_count = 3;
 """
 _PLAN_ONCE = "SET plan_cache_mode = force_generic_plan;"
-_numbers = itertools.count()  # of statements
-
 _PIN = "SELECT set_config('nodus.now', $1, false)"
-
-
-class Link(asyncpg.Connection):
-    """A driver connection that notices when its peer is gone.
-
-    `pooled` says that a pooler stands between: each transaction may be another session's.
-    """
-
-    __slots__ = ("pooled",)
-
-    def __init__(self, protocol: Any, transport: Any, *rest: Any) -> None:
-        super().__init__(protocol, transport, *rest)
-        self.pooled = False
-        _keep_alive(transport.get_extra_info("socket"))
-
-    async def prepare(self, query: str, *, name: str | None = None, **more: Any) -> Any:
-        """Prepare a statement: behind a pooler without a name, so sent anew with each use."""
-        if not self.pooled:
-            name = name or f"nodus_{next(_numbers)}"
-        return await super().prepare(query, name=name or "", **more)
-
-
-DriverConnection: TypeAlias = Link
-
-
-class Deadline:
-    """How long the server may say nothing: then the connection is closed, and the wait for it ends.
-
-    Closed, not cancelled: cancelling asks the server, which may be what does not answer.
-    """
-
-    def __init__(self, seconds: float) -> None:
-        """`seconds` are real ones, counted from the block's begin and from each `again`."""
-        self.seconds = seconds
-        self.passed = False
-        self._driver: DriverConnection | None = None
-        self._timer: asyncio.TimerHandle | None = None
-
-    def begin(self, driver: DriverConnection) -> None:
-        """Watch over a connection."""
-        self._driver = driver
-        self.again()
-
-    def again(self) -> None:
-        """Count anew: the server has said something."""
-        self.end()
-        self._timer = asyncio.get_running_loop().call_later(self.seconds, self._pass)
-
-    def end(self) -> None:
-        """Count no more."""
-        if self._timer is not None:
-            self._timer.cancel()
-
-    def _pass(self) -> None:
-        self.passed = True
-        if self._driver is not None:
-            self._driver.terminate()
 
 
 class Role(StrEnum):
@@ -165,6 +98,7 @@ class Database:
         self.where = mask_password(self._url)
         self._written = 0
         self._member = False
+        self._readers = Readers(self._connect, self.where)
         self._engine = create_async_engine(
             "postgresql+asyncpg://",
             async_creator=self._connect,
@@ -215,8 +149,24 @@ class Database:
                     yield connection
             else:
                 connection = await plain.execution_options(isolation_level="AUTOCOMMIT")
-                await self._pin(connection)
+                await self._pin_of_pool(connection, driver)
                 yield connection
+
+    async def read(
+        self, short: ShortRead, *, deadline: Deadline | None = None, **given: Any
+    ) -> list[asyncpg.Record]:
+        """Return the rows of one short statement, its own snapshot; `given` are its parameters.
+
+        On one of a few connections beside the pool, whose ways would take longer than the read.
+        """
+        with self._translated(deadline):
+            async with self._readers.lent(deadline) as driver:
+                if not driver.pooled:
+                    await self._pin(driver)
+                    return await driver.read(short, given)
+                async with driver.transaction():
+                    await driver.read(ShortRead.of(self._begin_pooled()), {})
+                    return await driver.read(short, given)
 
     @contextlib.asynccontextmanager
     async def dedicated(self) -> AsyncIterator[DriverConnection]:
@@ -239,8 +189,9 @@ class Database:
                 connection.terminate()
 
     async def close(self) -> None:
-        """End every connection of the pool."""
+        """End every connection that is not in use."""
         await self._engine.dispose()
+        await self._readers.close()
 
     @contextlib.asynccontextmanager
     async def _session(
@@ -282,7 +233,7 @@ class Database:
             isolation_level=isolation, postgresql_readonly=read_only
         )
         if not driver.pooled:
-            await self._pin(connection)
+            await self._pin_of_pool(connection, driver)
         async with connection.begin():
             if driver.pooled:
                 await connection.execute(self._begin_pooled())
@@ -297,21 +248,23 @@ class Database:
             settings["nodus.now"] = self._pinned_now().isoformat()
         return sa.select(*(sa.func.set_config(*item, True) for item in settings.items()))
 
-    async def _pin(self, connection: AsyncConnection) -> None:
+    async def _pin(self, driver: DriverConnection) -> None:
         """Make `nodus.now()` answer the pinned moment on this connection, unless it does already.
 
         By the driver and before any transaction, so that no rollback takes it back.
         """
         if self._pinned_now is None:
             return
-        moment, raw = self._pinned_now().isoformat(), await connection.get_raw_connection()
-        if raw.info.get("pinned") != moment:
-            driver: Any = raw.driver_connection
-            if driver.is_closed():  # which the pool learns of its own statements only
-                await connection.invalidate()
-                raise StorageUnavailable(self.where, "the connection was lost")
+        moment = self._pinned_now().isoformat()
+        if driver.pinned != moment:
             await driver.execute(_PIN, moment)
-            raw.info["pinned"] = moment
+            driver.pinned = moment
+
+    async def _pin_of_pool(self, connection: AsyncConnection, driver: DriverConnection) -> None:
+        if self._pinned_now is not None and driver.is_closed():
+            await connection.invalidate()  # the pool learns of its own statements only
+            raise StorageUnavailable(self.where, "the connection was lost")
+        await self._pin(driver)
 
     @contextlib.contextmanager
     def _translated(self, deadline: Deadline | None = None) -> Any:
@@ -355,69 +308,3 @@ class Database:
                 "the database login is no member of its part's role and keeps its own rights",
                 extra={"role": self._role.value, "database": self.where},
             )
-
-
-async def open_connection(url: str, *, pooled: bool = False) -> DriverConnection:
-    """Return a driver connection to a server that is new enough.
-
-    `url` is one of `driver_url`; of several hosts the first that `target_session_attrs` allows.
-    Raises StorageUnavailable and TooOldServer, and PooledSession behind a transaction pooler unless
-    `pooled`.
-    """
-    where = mask_password(url)
-    try:
-        connection: DriverConnection = await asyncpg.connect(
-            url,
-            timeout=CONNECT_TIMEOUT_SECONDS,
-            connection_class=Link,
-            statement_cache_size=0,  # SQLAlchemy keeps its own; a pooler must not meet names
-        )
-    except (OSError, TimeoutError, ValueError, asyncpg.InterfaceError) as error:
-        raise StorageUnavailable(where, str(error) or "no answer in time") from error
-    except asyncpg.PostgresError as error:
-        raise translate(error, where) or error from error
-    try:
-        await _check_server(connection, where, pooled=pooled)
-    except BaseException:
-        connection.terminate()
-        raise
-    return connection
-
-
-async def _check_server(connection: DriverConnection, where: str, *, pooled: bool) -> None:
-    version = connection.get_server_version()
-    require_supported(version.major, version.minor)
-    try:
-        connection.pooled = await connection.fetchval(
-            "SELECT pg_backend_pid() <> $1",
-            connection.get_server_pid(),
-            timeout=CONNECT_TIMEOUT_SECONDS,
-        )
-    except (OSError, TimeoutError, asyncpg.InterfaceError) as error:
-        raise StorageUnavailable(where, str(error) or "no answer in time") from error
-    except asyncpg.PostgresError as error:
-        raise translate(error, where) or error from error
-    if connection.pooled and not pooled:
-        raise PooledSession(where)
-
-
-def _keep_alive(connected: socket.socket | None) -> None:
-    if connected is None or connected.family not in (socket.AF_INET, socket.AF_INET6):
-        return
-    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in _KEEPALIVE.items():
-        option = getattr(socket, name, None)  # not every system has all of them
-        if option is not None:
-            connected.setsockopt(socket.IPPROTO_TCP, option, value)
-
-
-def require_supported(major: int, minor: int) -> None:
-    """Raise TooOldServer for a server that the schema does not run on."""
-    if major < OLDEST_SERVER:
-        raise TooOldServer(f"{major}.{minor}")
-
-
-def driver_url(url: str) -> str:
-    """Return `url` in the scheme asyncpg knows; SQLAlchemy's `postgresql+asyncpg` is understood."""
-    parts = urlsplit(url)
-    return urlunsplit(parts._replace(scheme=parts.scheme.partition("+")[0]))

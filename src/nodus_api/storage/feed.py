@@ -16,7 +16,8 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from nodus_api.clock import Clock, give_way
-from nodus_api.storage.engine import Database, Deadline
+from nodus_api.storage.driver import Deadline, ShortRead
+from nodus_api.storage.engine import Database
 from nodus_api.storage.migrated import again_if_migrated
 from nodus_api.storage.tables import (
     attempt_objects,
@@ -182,9 +183,11 @@ class Feed:
         async with self._database.single_reads(deadline=self._deadline()) as connection:
             return await _state(connection)
 
+    @again_if_migrated
     async def head(self) -> int:
         """Return the newest revision: one indexed read, one round trip."""
-        return int(await self._one(_HEAD))
+        rows = await self._database.read(_HEAD, deadline=self._deadline())
+        return int(rows[0][0])
 
     @again_if_migrated
     async def read(self, after: int, *, limit: int = PIECE) -> list[Change]:
@@ -192,9 +195,8 @@ class Feed:
 
         A full piece may end inside a commit.
         """
-        async with self._database.single_reads(deadline=self._deadline()) as connection:
-            rows = await connection.execute(_NEXT, {"after": after, "most": limit})
-            return list(map(Change._make, rows))
+        rows = await self._database.read(_NEXT, after=after, most=limit, deadline=self._deadline())
+        return list(map(Change._make, rows))
 
     @contextlib.asynccontextmanager
     async def snapshot(self, window: timedelta) -> AsyncIterator[FeedSnapshot]:
@@ -239,9 +241,8 @@ class Feed:
     @again_if_migrated
     async def documents(self, revs: Sequence[int]) -> dict[int, bytes]:
         """Return the documents of those of `revs` that the log still has."""
-        async with self._database.single_reads(deadline=self._deadline()) as connection:
-            rows = await connection.execute(read_documents(revs))
-            return {row.rev: row.doc for row in rows}
+        rows = await self._database.read(_DOCUMENTS, revs=list(revs), deadline=self._deadline())
+        return {row["rev"]: row["doc"] for row in rows}
 
     @again_if_migrated
     async def previous(self, rev: int) -> bytes | None:
@@ -250,9 +251,8 @@ class Feed:
         None too if the log has lost `rev`. While it has it, it has the predecessor (`prev_rev`,
         `prev_doc`: storage.md section 5).
         """
-        async with self._database.single_reads(deadline=self._deadline()) as connection:
-            found: bytes | None = await connection.scalar(read_previous(rev))
-            return found
+        rows = await self._database.read(_PREVIOUS, rev=rev, deadline=self._deadline())
+        return rows[0][0] if rows else None
 
     async def continue_key(self) -> bytes:
         """Return the installation's key of continue tokens."""
@@ -337,7 +337,7 @@ def read_first_changes(after: int, upto: int, project: str | None) -> sa.Select[
     """The first row of each object above `after` and not above `upto`; partitions pruned.
 
     It is the one whose previous version is not above `after`, or that has none: one walk of the
-    rows tells it.
+    rows tells it, of all, or by the index of project and revision of one project's alone.
     """
     nothing = sa.null().cast(sa.LargeBinary)
     before = sa.or_(changes.c.prev_rev.is_(None), changes.c.prev_rev <= after)
@@ -378,16 +378,17 @@ def read_moment(rev: int) -> sa.Select[Any]:
     )
 
 
-def read_documents(revs: Sequence[int]) -> sa.Select[Any]:
-    """Documents by revision; the primary key."""
-    wanted = sa.bindparam("revs", list(revs), sa.ARRAY(sa.BigInteger))
+def read_documents() -> sa.Select[Any]:
+    """Documents by revision (`revs`); the primary key."""
+    wanted = sa.bindparam("revs", type_=sa.ARRAY(sa.BigInteger))
     return sa.select(changes.c.rev, changes.c.doc).where(
         changes.c.rev == sa.any_(wanted), changes.c.doc.is_not(None)
     )
 
 
-def read_previous(rev: int) -> sa.Select[Any]:
+def read_previous() -> sa.Select[Any]:
     """The document before the change at `rev`; the primary key, twice."""
+    rev = sa.bindparam("rev", type_=sa.BigInteger)
     before = changes.alias("before")
     return (
         sa.select(
@@ -403,7 +404,7 @@ def read_previous(rev: int) -> sa.Select[Any]:
 
 _STUB = (
     changes.c.rev,
-    changes.c.kind,
+    sa.cast(changes.c.kind, sa.Text).label("kind"),
     changes.c.uid,
     changes.c.project,
     changes.c.name,
@@ -424,9 +425,13 @@ async def _state(connection: AsyncConnection) -> FeedState:
 
 
 # Asked for four times a second and more by every replica, so put together only once.
-_HEAD = read_head()
+_HEAD = ShortRead.of(read_head())
 _STATE = read_state()
-_NEXT = read_changes(sa.bindparam("after", type_=sa.BigInteger)).limit(
-    sa.bindparam("most", type_=sa.Integer)
+_NEXT = ShortRead.of(
+    read_changes(sa.bindparam("after", type_=sa.BigInteger)).limit(
+        sa.bindparam("most", type_=sa.Integer)
+    )
 )
+_DOCUMENTS = ShortRead.of(read_documents())
+_PREVIOUS = ShortRead.of(read_previous())
 _HEARTBEAT_AGE = sa.select(sa.cast(sa.func.nodus.now() - leader_heartbeat.c.at, sa.Interval))

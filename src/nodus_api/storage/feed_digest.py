@@ -8,7 +8,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from nodus_api.storage.engine import Database, Deadline
+from nodus_api.storage.driver import Deadline
+from nodus_api.storage.engine import Database
 from nodus_api.storage.feed import ANSWER_SECONDS, HISTORY_TIMEOUT, read_head
 from nodus_api.storage.tables import attempt_objects
 

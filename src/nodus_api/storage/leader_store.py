@@ -13,7 +13,8 @@ import sqlalchemy as sa
 from nodus_api.kernel.deadlines import take_over_shift
 from nodus_api.storage import tables as t
 from nodus_api.storage.attempt_store import fence
-from nodus_api.storage.engine import Database, DriverConnection
+from nodus_api.storage.driver import DriverConnection
+from nodus_api.storage.engine import Database
 from nodus_api.storage.errors import StorageUnavailable
 from nodus_api.storage.statements import database_now
 from nodus_api.storage.wakeups import LOOP, notify

@@ -14,12 +14,8 @@ from alembic.util import CommandError
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
-from nodus_api.storage.engine import (
-    Database,
-    Role,
-    driver_url,
-    open_connection,
-)
+from nodus_api.storage.driver import driver_url, open_connection
+from nodus_api.storage.engine import Database, Role
 from nodus_api.storage.errors import (
     MigrationRefused,
     StorageContention,

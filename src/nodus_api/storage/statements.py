@@ -17,6 +17,7 @@ from sqlalchemy.dialects import postgresql
 from nodus_api.storage import tables as t
 from nodus_api.storage.bulk import insert_rows, rows_of, update_rows, upsert_rows
 from nodus_api.storage.conditions import machine_open
+from nodus_api.storage.driver import ShortRead
 
 ATTEMPT_IDENTITY = (
     "uid", "project", "name", "workload", "slot", "epoch", "queued",
@@ -343,9 +344,9 @@ def publish() -> sa.Select[Any]:
 
 
 @cache
-def notify(channel: str) -> sa.Select[Any]:
+def notify(channel: str) -> ShortRead:
     """Wake the listeners of a channel; sent in a transaction of its own, after the commit."""
-    return sa.select(sa.func.pg_notify(channel, ""))
+    return ShortRead.of(sa.select(sa.func.pg_notify(channel, "")))
 
 
 _BIGINTS = postgresql.ARRAY(sa.BigInteger)

@@ -15,7 +15,8 @@ import sqlalchemy as sa
 
 from nodus_api.storage import tables as t
 from nodus_api.storage.attempt_store import fence
-from nodus_api.storage.engine import Database, DriverConnection
+from nodus_api.storage.driver import DriverConnection
+from nodus_api.storage.engine import Database
 from nodus_api.storage.errors import FencedOff, StorageContention
 from nodus_api.storage.statements import database_now
 

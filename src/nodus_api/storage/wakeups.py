@@ -13,7 +13,8 @@ import asyncpg
 
 from nodus_api.clock import Clock
 from nodus_api.storage import statements
-from nodus_api.storage.engine import Database, DriverConnection
+from nodus_api.storage.driver import DriverConnection
+from nodus_api.storage.engine import Database
 from nodus_api.storage.errors import StorageError
 from nodus_api.tasks import end, spawn
 
@@ -128,5 +129,4 @@ async def notify(database: Database, channel: str) -> None:
 
     Never inside the transaction that writes: a notifying commit takes an instance-wide lock.
     """
-    async with database.single_reads() as connection:
-        await connection.execute(statements.notify(channel))
+    await database.read(statements.notify(channel))

@@ -16,13 +16,41 @@ class FeedFault(Exception):
     """The log does not continue what the cache holds: reload, and end all watches."""
 
 
+_EDITS = 64
+"""Changes that wait for a reader of a project's order: together they cost a third of it."""
+
+
 class _Project:
-    __slots__ = ("by_revision", "name", "order")
+    __slots__ = ("_edits", "_order", "by_revision", "name")
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.order = SortedEntries()
         self.by_revision: dict[UUID, Entry] = {}
+        self._order = SortedEntries()
+        self._edits: dict[str, Entry | None] = {}
+
+    def order(self) -> SortedEntries:
+        """Return the order as it stands."""
+        if self._edits:
+            self._order = self._order.with_edits(self._edits)
+            self._edits.clear()
+        return self._order
+
+    def sort(self) -> None:
+        """Make the order anew from the entries."""
+        self._order = SortedEntries.of(self.by_revision.values())
+
+    def edit(self, name: str, entry: Entry | None) -> None:
+        """Put an entry in the place of its name, or take the one there out."""
+        self._edits[name] = entry
+        if len(self._edits) >= _EDITS:
+            self.order()
+
+    def get(self, name: str) -> Entry | None:
+        """Return the entry of that name."""
+        if name in self._edits:
+            return self._edits[name]
+        return self._order.get(name)
 
 
 class Contents:
@@ -66,7 +94,7 @@ class Contents:
         for entry in entries:
             self._projects[entry.project].by_revision[entry.uid] = entry
         for project in self._projects.values():
-            project.order = SortedEntries.of(project.by_revision.values())
+            project.sort()
         self._names = tuple(sorted(self._projects))
         self._took_state(state)
         self.position = state.head
@@ -155,7 +183,7 @@ class Contents:
         project = self._project(event.project)
         project.by_revision.pop(uid, None)
         if row.kind == "D":
-            project.order = project.order.remove(event.name)
+            project.edit(event.name, None)
             if previous is not None:
                 self.index.remove(previous)
         else:
@@ -170,7 +198,7 @@ class Contents:
             )
             self._by_uid[entry.uid] = entry
             project.by_revision[entry.uid] = entry
-            project.order = project.order.put(entry)
+            project.edit(entry.name, entry)
             self.index.put(entry, previous)
         self.history.append(event)
         return event.project
@@ -265,17 +293,17 @@ class Contents:
     def get(self, project: str, name: str) -> Entry | None:
         """Return one Attempt as it stands."""
         found = self._projects.get(project)
-        return found.order.get(name) if found is not None else None
+        return found.get(name) if found is not None else None
 
     def snapshot(self, project: str | None) -> ScopeSnapshot:
         """Return the order of a project, or of all, as it stands."""
         if project is None:
             if self._whole is None:
-                parts = tuple((name, self._projects[name].order) for name in self._names)
+                parts = tuple((name, self._projects[name].order()) for name in self._names)
                 self._whole = ScopeSnapshot(self.position, parts)
             return self._whole
         found = self._projects.get(project)
-        return ScopeSnapshot(self.position, ((project, found.order),) if found else ())
+        return ScopeSnapshot(self.position, ((project, found.order()),) if found else ())
 
     def stands(self, project: str | None, rev: int) -> bool:
         """Return whether the scope is now as it was at `rev`."""

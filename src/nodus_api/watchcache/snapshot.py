@@ -1,7 +1,8 @@
 """The order of Attempts: immutable, so that a snapshot is a reference and a pin costs nothing.
 
-A project's entries lie in chunks of at most 256, sorted by name; a change copies one chunk and the
-list of chunks (some 400 references at 100,000 Attempts), and shares all others with older states.
+A project's entries lie in chunks of at most 256, sorted by name; some changes together copy the
+chunks they touch and the list of chunks (some 500 references at 100,000 Attempts), and share all
+others with older states.
 """
 
 from bisect import bisect_left, bisect_right
@@ -12,6 +13,9 @@ from nodus_api.watchcache.entry import Entry
 
 CHUNK = 256
 _FILL = 192
+_LEAST = 64
+"""A chunk that shrinks below is joined with a neighbour where both together are small."""
+
 _name_of = attrgetter("name")
 
 Chunk = tuple[Entry, ...]
@@ -28,7 +32,10 @@ class SortedEntries:
         firsts: tuple[str, ...] | None = None,
         size: int | None = None,
     ) -> None:
-        """`chunks` are sorted, and none is empty; the rest follows from them unless given."""
+        """`chunks` are sorted, and none is empty; the rest follows from them unless given.
+
+        `firsts` separate the chunks: none above a name of its own chunk, save in the first.
+        """
         self._chunks = chunks
         self._firsts = tuple(chunk[0].name for chunk in chunks) if firsts is None else firsts
         self.size = sum(map(len, chunks)) if size is None else size
@@ -47,58 +54,36 @@ class SortedEntries:
         at = bisect_left(chunk, name, key=_name_of)
         return chunk[at] if at < len(chunk) and chunk[at].name == name else None
 
-    def put(self, entry: Entry) -> "SortedEntries":
-        """Return the order with `entry` in the place of its name."""
-        if not self._chunks:
-            return SortedEntries(((entry,),))
-        index = self._chunk_of(entry.name)
-        chunk = self._chunks[index]
-        at = bisect_left(chunk, entry.name, key=_name_of)
-        if at < len(chunk) and chunk[at].name == entry.name:
-            return self._with(index, 1, ((*chunk[:at], entry, *chunk[at + 1 :]),))
-        grown = (*chunk[:at], entry, *chunk[at:])
-        if len(grown) <= CHUNK:
-            return self._with(index, 1, (grown,))
-        half = len(grown) // 2
-        return self._with(index, 1, (grown[:half], grown[half:]))
+    def with_edits(self, edits: Mapping[str, Entry | None]) -> "SortedEntries":
+        """Return the order with each entry in the place of its name, taken out where None."""
+        last = self
+        for order in self.edited(edits):
+            last = order or last
+        return last
 
-    def remove(self, name: str) -> "SortedEntries":
-        """Return the order without that name."""
-        if self.get(name) is None:
-            return self
-        index = self._chunk_of(name)
-        chunk = self._chunks[index]
-        at = bisect_left(chunk, name, key=_name_of)
-        left = chunk[:at] + chunk[at + 1 :]
-        if not left:
-            return self._with(index, 1, ())
-        if index + 1 < len(self._chunks) and len(left) + len(self._chunks[index + 1]) <= CHUNK // 2:
-            return self._with(index, 2, (left + self._chunks[index + 1],))
-        return self._with(index, 1, (left,))
+    def edited(self, edits: Mapping[str, Entry | None]) -> Iterator["SortedEntries | None"]:
+        """Give what `with_edits` returns, at last.
 
-    def edited(self, changes: Mapping[str, Entry | None]) -> Iterator["SortedEntries | None"]:
-        """Give the order with each entry put in the place of its name, and taken out where None.
-
-        Gives None after each step of some changes, so that others may run, and the order at last.
+        Gives None after each step of some edits, so that others may run.
         """
-        by_chunk: dict[int, dict[str, Entry | None]] = {}
-        for number, (name, entry) in enumerate(changes.items()):
-            by_chunk.setdefault(self._chunk_of(name), {})[name] = entry
-            if number % CHUNK == 0:
+        by_chunk: dict[int, list[str]] = {}
+        for number, name in enumerate(edits):
+            by_chunk.setdefault(self._chunk_of(name), []).append(name)
+            if number % CHUNK == CHUNK - 1:
                 yield None
-        made: list[Chunk] = []
-        for index, chunk in enumerate(self._chunks or ((),)):
-            edits = by_chunk.get(index)
-            if edits is None:
-                made.append(chunk)
-                continue
-            merged: dict[str, Entry | None] = {entry.name: entry for entry in chunk}
-            merged.update(edits)
-            left = sorted((e for e in merged.values() if e is not None), key=_name_of)
-            size = _FILL if len(left) > CHUNK else CHUNK
-            made.extend(tuple(left[cut : cut + size]) for cut in range(0, len(left), size))
+        chunks, size, fits = list(self._chunks) or [()], self.size, bool(self._chunks)
+        for index, names in by_chunk.items():
+            was = len(chunks[index])
+            chunk = list(chunks[index])
+            for name in names:
+                _edit(chunk, name, edits[name])
+            chunks[index] = tuple(chunk)
+            size += len(chunk) - was
+            fits = fits and min(was, _LEAST) <= len(chunk) <= CHUNK
             yield None
-        yield SortedEntries(tuple(chunk for chunk in made if chunk))
+        # where none was split or joined, what began a chunk still separates it from the one before
+        firsts = self._firsts if fits else None
+        yield SortedEntries(tuple(chunks if fits else _fitting(chunks)), firsts, size)
 
     def rank(self, name: str) -> int:
         """Return how many names sort before `name`."""
@@ -122,14 +107,27 @@ class SortedEntries:
     def _chunk_of(self, name: str) -> int:
         return max(bisect_right(self._firsts, name) - 1, 0)
 
-    def _with(self, index: int, replaced: int, new: tuple[Chunk, ...]) -> "SortedEntries":
-        end = index + replaced
-        was = sum(len(chunk) for chunk in self._chunks[index:end])
-        return SortedEntries(
-            (*self._chunks[:index], *new, *self._chunks[end:]),
-            (*self._firsts[:index], *(chunk[0].name for chunk in new), *self._firsts[end:]),
-            self.size - was + sum(map(len, new)),
-        )
+
+def _edit(chunk: list[Entry], name: str, entry: Entry | None) -> None:
+    at = bisect_left(chunk, name, key=_name_of)
+    there = at < len(chunk) and chunk[at].name == name
+    if entry is not None:
+        chunk[at : at + there] = [entry]
+    elif there:
+        del chunk[at]
+
+
+def _fitting(chunks: Iterable[Chunk]) -> list[Chunk]:
+    """Split what is too large, and join neighbours that are small together."""
+    made: list[Chunk] = []
+    for chunk in chunks:
+        if made and len(made[-1]) + len(chunk) <= CHUNK // 2:
+            made[-1] += chunk
+        elif len(chunk) > CHUNK:
+            made.extend(chunk[at : at + _FILL] for at in range(0, len(chunk), _FILL))
+        elif chunk:
+            made.append(chunk)
+    return made
 
 
 Start = tuple[str, str]
