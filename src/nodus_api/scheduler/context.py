@@ -9,6 +9,7 @@ from typing import TypeVar
 from uuid import UUID
 
 from nodus_api.clock import Clock
+from nodus_api.kernel.placement import Decide, place
 from nodus_api.kernel.vocabulary import Stage
 from nodus_api.scheduler.errands import Calls
 from nodus_api.scheduler.ganging import chunks, move_together
@@ -87,6 +88,7 @@ class LoopContext:
     retirement: RetirementStore
     pace: Pace = field(default_factory=Pace)
     retention: Retention = field(default_factory=Retention)
+    decide: Decide = place
     offers_known: bool = False
     """Whether this reign has heard what the supplier offers; nothing is placed before."""
     offers_due: float = 0.0

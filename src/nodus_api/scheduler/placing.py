@@ -18,7 +18,6 @@ from nodus_api.kernel.placement import (
     Outcome,
     PlacementRequest,
     RejectionCode,
-    place,
 )
 from nodus_api.kernel.replacement import needs_on_demand
 from nodus_api.kernel.spec import WorkloadSpec
@@ -78,7 +77,7 @@ def _place(
     claimed = [_claimed(one, spec, now) for one in ranks]
     request = _request(claimed, spec, catalog, restore_bytes)
     seen = catalog.snapshot
-    decision = place(request, seen, now)
+    decision = loop.decide(request, seen, now)
     moved, catalog = _decided(loop, claimed, decision, catalog, now)
     for before, after in zip(ranks, moved, strict=True):
         batch.put(after)
