@@ -33,12 +33,16 @@ from nodus_api.storage.migrate import upgrade
 START = datetime(2026, 1, 5, tzinfo=UTC)
 """A Monday: the virtual time at which every run begins."""
 PACE = Pace(
-    full_pass=timedelta(seconds=60),
-    offers=timedelta(seconds=60),
+    full_pass=timedelta(minutes=2),
     batch=400,
     placed_at_once=1600,
     supplier_calls=64,
+    offers=timedelta(minutes=5),
+    accrual=timedelta(hours=1),
+    sweep=timedelta(hours=1),
+    retention=timedelta(days=1),
 )
+"""What nobody looks at meanwhile is done seldom; freed capacity is asked for at once in any case."""
 TICK = timedelta(seconds=60)
 """What happens within it is looked at together: so late, at most, is what the loop answers."""
 KEPT = Retention(finished=timedelta(days=36_500), count=2**31 - 1)

@@ -18,8 +18,8 @@ from nodus_api.suppliers.simulated.chance import Chance, Spread
 from nodus_api.suppliers.supplier import OfferedClass
 
 _AT_COST = Decimal(1)
-_HEARTBEAT = timedelta(seconds=110)
-"""Below the silence that counts as a loss (SC-614): heartbeats are most of what is reported."""
+_HEARTBEAT = timedelta(seconds=50)
+"""As far apart as no runner is suspected by it (SC-614): they are most of what is reported."""
 _TAIL = timedelta(days=3)
 """Capacity comes and goes so long after the last arrival too."""
 _PROGRAMS = ProgramProfile(failing=0.02, out_of_memory=0.005, unstartable=0.002)
