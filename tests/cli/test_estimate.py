@@ -15,8 +15,10 @@ from tests.scheduler.world import World
 
 from nodus_api.cli.profiles import profiles_as_json, profiles_text, side_by_side
 from nodus_api.clock import ManualClock
+from nodus_api.kernel.calibration import Calibration
 from nodus_api.kernel.placement import place
-from nodus_api.kernel.vocabulary import Profile
+from nodus_api.kernel.vocabulary import OwnerKind, Profile
+from nodus_api.storage.calibration_store import Calibrations, Lineage, write_calibrations
 from nodus_api.storage.engine import Database
 from nodus_api.suppliers.supplier import SupplierOffer
 
@@ -136,3 +138,23 @@ async def test_where_nothing_fits_there_is_nothing_to_compare(
     for one in told["profiles"]:
         assert "predicted" not in one
         assert one["explain"]["rejected"] == told["explain"]["rejected"]
+
+
+async def test_earlier_runs_of_the_name_are_counted_in(
+    nodus: Nodus, where: tuple[str, str], scheduler_database: Database
+) -> None:  # SC-352, SC-301
+    lineage = Lineage(project="default", kind=OwnerKind.JOB, name="train")
+    known: Calibrations = {lineage: {(None, 0): Calibration(ratio=1.5, hours=(2.0, 3.0, 4.0))}}
+    silent = job("train", "true", placement={"profile": "Cost"})
+
+    async def hours(given: str) -> Decimal:
+        told = json.loads(await estimated(nodus, *where, "-o", "json", stdin=given))
+        return Decimal(told["predicted"]["hours"])
+
+    before = [await hours(given) for given in (manifest("Cost"), silent)]
+    async with scheduler_database.transaction() as connection:
+        await write_calibrations(connection, known, NOW)
+    after = [await hours(given) for given in (manifest("Cost"), silent)]
+
+    assert after[0] - before[0] == pytest.approx(Decimal(4), abs=Decimal("0.05"))
+    assert after[1] - before[1] == pytest.approx(Decimal(2), abs=Decimal("0.05"))

@@ -35,7 +35,6 @@ from nodus_api.kernel.placement import place
 from nodus_api.kernel.request import PlacementRequest
 from nodus_api.kernel.scores import NAMES
 from nodus_api.kernel.vocabulary import Reason, Trigger
-from nodus_api.scheduler.catalog import load_catalog
 from nodus_api.storage import tables as t
 from nodus_api.storage.engine import Database
 from nodus_api.suppliers.supplier import MachineCondition, NoCapacity
@@ -208,7 +207,7 @@ async def test_the_kept_decision_can_be_made_again(world: World) -> None:  # SC-
         await passes.step(step)
     await passes.loop.calls.settled()
     await passes.step("offers")
-    catalog = await load_catalog(passes.loop, world.clock.now())
+    catalog = await passes.loop.view.look(world.clock.now())
     await world.settle()
     life = await a_life(world)
     assert life.decision is not None

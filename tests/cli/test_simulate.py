@@ -5,6 +5,7 @@ import json
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+import pytest
 from tests.cli.conftest import Nodus
 from tests.cli.test_bad_input import refusal
 
@@ -12,8 +13,11 @@ from nodus_api.storage.engine import Database, Role
 from nodus_api.storage.leader_store import LeaderStore
 
 
-def test_what_was_simulated_is_summed_up(nodus: Nodus, clean_database: str, tmp_path: Path) -> None:
-    words = ("simulate", "--attempts", "3", "--projects", "2", "-o", "json")
+@pytest.mark.parametrize("way", [(), ("--direct",)])
+def test_what_was_simulated_is_summed_up(
+    nodus: Nodus, clean_database: str, tmp_path: Path, way: tuple[str, ...]
+) -> None:
+    words = ("simulate", "--attempts", "3", "--projects", "2", *way, "-o", "json")
     where = ("--database-url", clean_database, "--data-dir", tmp_path)
 
     done = nodus(*words, *where)

@@ -27,14 +27,13 @@ from tests.kernel.catalogs import (
 
 from nodus_api.kernel import placement
 from nodus_api.kernel.attempt import Cursor, Rejection
-from nodus_api.kernel.offering import Candidate, CatalogSnapshot
+from nodus_api.kernel.offering import Candidate, CandidateStats, CatalogSnapshot
 from nodus_api.kernel.placement import (
     Decision,
     FailedAcquisition,
     LostCandidate,
     Outcome,
     PlacementRequest,
-    Ranked,
     RejectionCode,
     place,
 )
@@ -150,24 +149,23 @@ def test_equals_are_told_apart(second: Candidate, winner: str) -> None:  # SC-32
 
 
 def test_the_order_is_total_then_cost_then_health_then_name_then_market() -> None:  # SC-324
-    best = place(a_request(), golden_snapshot(), NOW).top[0]
-
-    def ranked(total: int, cost: int, health: float, name: str, market: Market) -> Ranked:
-        candidate = replace(best.candidate, offering=a_class(name), market=market)
-        scores = replace(best.scores, health=health)
-        return replace(best, candidate=candidate, scores=scores, total=total, cost_micro_usd=cost)
+    def standing(
+        total: int, cost: int, successes: int, name: str, market: Market
+    ) -> placement.Standing:
+        known = CandidateStats(successes=successes)
+        candidate = Candidate(offering=a_class(name), market=market, stats=known)
+        return placement._standing(candidate, total, cost)
 
     in_order = [
-        ranked(9, 9, 0.1, "z", Market.SPOT),
-        ranked(8, 1, 0.1, "z", Market.SPOT),
-        ranked(8, 2, 0.9, "z", Market.SPOT),
-        ranked(8, 2, 0.8, "a", Market.SPOT),
-        ranked(8, 2, 0.8, "b", Market.ON_DEMAND),
-        ranked(8, 2, 0.8, "b", Market.SPOT),
+        standing(9, 9, 1, "z", Market.SPOT),
+        standing(8, 1, 1, "z", Market.SPOT),
+        standing(8, 2, 9, "z", Market.SPOT),
+        standing(8, 2, 8, "a", Market.SPOT),
+        standing(8, 2, 8, "b", Market.ON_DEMAND),
+        standing(8, 2, 8, "b", Market.SPOT),
     ]
 
-    worst_first = in_order[::-1]
-    assert sorted(worst_first, key=placement._order) == in_order
+    assert sorted([*in_order[3:], *in_order[:3]]) == in_order
 
 
 def test_on_demand_comes_before_spot_at_the_same_rate() -> None:  # SC-324
@@ -485,10 +483,10 @@ def test_a_request_of_a_spec() -> None:  # SC-301
         cursor=Cursor(completed=3, total=4),
         resumes=True,
         restore_bytes=1_000_000_000,
-        calibration=1.5,
+        calibrations={"h100": 1.5},
     )
 
-    assert request.work_hours == 3.0
+    assert (request.work_hours, request.calibrations) == (2.0, {"h100": 1.5})
     assert request.restore_seconds == 2.0
     assert request.gang_size == 4
     assert request.max_rate_usd_per_hour == 3

@@ -5,12 +5,13 @@ from decimal import Decimal
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 from tests.kernel.catalogs import GOLDEN, a_class, stats
 from tests.kernel.test_scores import GOLDEN_WORK, works
 
 from nodus_api.kernel.attempt import Prediction
 from nodus_api.kernel.offering import Candidate, CandidateStats
-from nodus_api.kernel.prediction import interruption_rate, predict
+from nodus_api.kernel.prediction import dearer_than, interruption_rate, predict
 from nodus_api.kernel.scores import SECONDS, Work, outlook
 from nodus_api.kernel.vocabulary import Market
 
@@ -69,6 +70,24 @@ def test_the_cost_is_the_hours_at_the_rate(work: Work, known: CandidateStats) ->
     expected = prediction_of(work, candidate)
 
     assert abs(expected.cost_usd - expected.hours * candidate.rate) <= Decimal("0.0000005")
+
+
+@given(
+    work=works,
+    known=stats,
+    machines=st.sampled_from([1, 8]),
+    off=st.sampled_from([-2, -1, 0, 1, 2, 10**6, -(10**6)]),
+    rate=st.decimals("0.01", 400, places=6),
+)
+def test_a_limit_is_held_against_the_predicted_micro_dollars(  # SC-310 row 14
+    work: Work, known: CandidateStats, machines: int, off: int, rate: Decimal
+) -> None:
+    offering = a_class(rate_on_demand=rate)
+    candidate = Candidate(offering=offering, market=Market.ON_DEMAND, stats=known)
+    cost = prediction_of(work, candidate).cost_usd * machines
+    limit = cost + off * Decimal("0.000001")
+
+    assert dearer_than(limit, work, machines)(candidate) is (cost > limit)
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ GOLDEN_WORK = Work(
     resumes=False,
     reference_rate=2.95,
     sizes=(
-        (1.0, "count"),
+        (1.0, "accelerators"),
         (80.0, "accelerator_memory_gib"),
         (8.0, "vcpus"),
         (64.0, "memory_gib"),

@@ -39,6 +39,7 @@ def a_demand(snapshot: CatalogSnapshot) -> Demand:
             reference_rate=2.95,
             sizes=(),
         ),
+        calibrations={},
         snapshot=snapshot,
         now=NOW,
     )

@@ -4,6 +4,7 @@ SC-731 to SC-733, P-05, P-08 to P-13, P-15, P-28. The history's own checkers loo
 documents and the ledger; here is added what only the fleet's truth can tell.
 """
 
+import contextlib
 import json
 import os
 from collections import defaultdict
@@ -19,6 +20,7 @@ import sqlalchemy as sa
 from tests.conftest import START, FirstRows, SharedDatabases
 from tests.history import rows
 from tests.history.checking import assert_sound
+from tests.scheduler.walk.mortal import Killed, MortalDatabase
 from tests.suppliers.conformance import an_intent
 from tests.suppliers.simulated_fleet import CLASS, a_class, a_model
 
@@ -39,7 +41,7 @@ from nodus_api.suppliers.simulated import (
     sample_fleet,
     truth,
 )
-from nodus_api.suppliers.simulated.chance import Spread
+from nodus_api.suppliers.simulated.chance import Chance, Spread
 from nodus_api.workloads.intake import Verb
 
 SHORT = ProgramProfile(work=Spread(median=timedelta(minutes=6), sigma=0.5))
@@ -48,6 +50,9 @@ QUIET = Pace(full_pass=timedelta(seconds=10))
 """Full passes are far enough apart to be few, and near enough for the shortest limits."""
 TOO_OFTEN = {FaultKind.AUTH_LOST, FaultKind.RATE_LIMIT}
 """Drawn at each call: they stand in tests of their own."""
+NEEDS_ANOTHER = {FaultKind.NOTICE_TWICE, FaultKind.ZOMBIE}
+"""Kinds that show only where another thing happens: a notice, a loss."""
+CRASHES = 40
 SEEDS = range(int(os.environ.get("NODUS_FLEETS", "2")))
 
 
@@ -68,10 +73,16 @@ class World:
         self.made: list[Simulation] = []
 
     def begin(
-        self, model: FleetModel, *, seed: int = 1, pace: Pace | None = None, tick: float = 1.0
+        self,
+        model: FleetModel,
+        *,
+        seed: int = 1,
+        pace: Pace | None = None,
+        tick: float = 1.0,
+        database: Database | None = None,
     ) -> Simulation:
         made = Simulation(
-            database=self._database,
+            database=database or self._database,
             clock=self._clock,
             fleet=Fleet(model=model, clock=self._clock, seed=seed, start=START),
             pace=pace or QUIET,
@@ -109,8 +120,23 @@ class World:
             assert machine.gone is not None
             if row["handle"] == machine.handle:
                 assert row["gone"] >= _floor(machine.gone), machine  # P-10
+        await self._starts_were_granted(fleet)
         kept = await rows.read(self._database)
         assert_sound(replace(rows.history_of(kept, truth.alive(fleet)), quiet=True))
+
+    async def _starts_were_granted(self, fleet: Fleet) -> None:
+        """P-05, SC-341: every program that truly started had won; what is shown is when it did."""
+        shown = {(row["uid"], row["epoch"]): row for row in await self.rows(t.attempts)}
+        leases = await self.rows(t.leases)
+        won = {row["attempt"] for row in leases if row["won"]}
+        for run in fleet.runs:
+            row = shown[run.attempt, run.epoch]
+            assert row["no"] in won, f"{row['name']} started, and no machine of it had won"
+            if row["command_started"] is not None:
+                assert row["command_started"] == _floor(run.started), row["name"]
+        ran = {(run.attempt, run.epoch) for run in fleet.runs}
+        for key, row in shown.items():
+            assert row["command_started"] is None or key in ran, row["name"]
 
     async def check_machine_time(self, simulation: Simulation) -> None:
         """SC-733: no leaked machine-second, nothing billed that was not there.
@@ -174,6 +200,38 @@ async def test_whatever_goes_wrong_nothing_leaks(world: World, seed: int) -> Non
     await world.check_machine_time(simulation)
 
 
+@pytest.mark.slow  # a whole run for each kind
+@pytest.mark.parametrize("kind", sorted(FaultPlan.every(1).rates))
+async def test_one_kind_of_fault_that_happens_often_leaks_nothing(
+    world: World, kind: FaultKind
+) -> None:  # SC-732
+    rate = 0.05 if kind is FaultKind.RATE_LIMIT else 0.5
+    model = replace(faulty(0), faults=FaultPlan(rates={kind: rate}))
+    for seed in range(2, 10):  # until chance has it come, which two machines may be too few for
+        await world.empty()
+        simulation = world.begin(model, seed=seed, tick=2.0)
+        some_jobs(simulation, 1)
+
+        await simulation.run()
+
+        await world.check_end(simulation)
+        await world.check_machine_time(simulation)
+        if simulation.fleet.happened[kind] > 0 or kind in NEEDS_ANOTHER:
+            return
+    pytest.fail("the fault never came")
+
+
+async def test_a_proof_that_is_taken_back_proves_nothing(world: World) -> None:  # SC-610
+    model = a_model(faults=FaultPlan(rates={FaultKind.DELETED_BACK: 1.0}))
+    simulation = world.begin(model)
+    await simulation.submit("train", {"template": {"env": {"SIMULATED_SECONDS": "60"}}})
+
+    await simulation.run()
+
+    await world.check_end(simulation)
+    await world.check_machine_time(simulation)
+
+
 async def test_one_seed_gives_one_history(world: World) -> None:  # SC-730
     told = []
     for _ in range(2):
@@ -198,6 +256,33 @@ async def test_a_crash_between_any_two_moments_changes_nothing_that_counts(world
 
     await world.check_end(simulation)
     await world.check_machine_time(simulation)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_a_crash_at_any_statement_leaks_nothing(
+    clean_database: str, world: World, clock: ManualClock, seed: int
+) -> None:
+    """P-08, P-09: the process dies at a statement or commit, again and again, and another leads."""
+    database = MortalDatabase(clean_database, pinned_now=clock.now)
+    simulation = world.begin(faulty(0.05), seed=seed, tick=2.0, database=database)
+    some_jobs(simulation, 1)
+    chance, crashes = Chance(seed), 0
+    while crashes < CRASHES:
+        database.left = 1 + int(chance.uniform(f"crash {crashes}") * 240)
+        with contextlib.suppress(Killed):
+            await simulation.run()
+            break
+        crashes += 1
+        database.left = None
+        await simulation.crash()
+    database.left = None
+
+    await simulation.run()
+
+    assert crashes > 10
+    await world.check_end(simulation)
+    await world.check_machine_time(simulation)
+    await database.close()
 
 
 async def test_spot_that_is_taken_away_goes_on_where_it_saved(world: World) -> None:

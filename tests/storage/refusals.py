@@ -33,6 +33,7 @@ _CLASS = (
     "INSERT INTO offering_classes (name, accelerator, count, vcpus, memory_gib, disk_gib, arch,"
     " region_class, gang_capable, rate_on_demand, speed, reference_rate) VALUES ('new', "
 )
+_CALIBRATION = "INSERT INTO calibrations VALUES ('default', 'Job', 'train',"
 
 CHECKS_OF_THE_OWNER: dict[str, str] = {
     "installation_one_row": "INSERT INTO installation (one) VALUES (false)",
@@ -101,6 +102,8 @@ CHECKS: dict[str, str] = {
     "offering_stats_available_not_negative": (
         "INSERT INTO offering_stats VALUES (1001, 'spot', '{}', -1, 0, NULL, pg_temp.at(0))"
     ),
+    "calibrations_count_with_accelerator": f"{_CALIBRATION} 'h100', 0, 1, '[]', pg_temp.at(0))",
+    "calibrations_ratio_clamped": f"{_CALIBRATION} '', 0, 2.1, '[]', pg_temp.at(0))",
     "attempts_name_form": "UPDATE attempts SET name = 'Train' WHERE no = 102",
     "attempts_epoch_positive": (
         f"{_ATTEMPT} 'x', pg_temp.w(), '2', 0, 'Stopped', pg_temp.at(0), 'Stopped', pg_temp.at(1))"

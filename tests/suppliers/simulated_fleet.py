@@ -59,13 +59,14 @@ class OpenDesk:
 
     heard: list[Mapping[str, Any]] = field(default_factory=list)
     orders: list[dict[str, Any]] = field(default_factory=list)
+    grants: bool = True
     status: int = 200
     body: dict[str, Any] = field(default_factory=dict)
 
     async def report(self, token: str, body: bytes) -> Answer:
         said = json.loads(body)
         self.heard.append({"token": token, **said})
-        answer: dict[str, Any] = {"orders": self.orders, "granted": True, "lastSeq": 0}
+        answer: dict[str, Any] = {"orders": self.orders, "granted": self.grants, "lastSeq": 0}
         if said["kind"] == "checkpoint":
             answer["committed"] = said["seq"]
         return Answer(status=self.status, body=self.body or answer)

@@ -339,6 +339,19 @@ async def test_a_runner_whose_epoch_is_over_ends_its_program(
     assert len(fleet.desk.heard) == heard  # it says nothing more
 
 
+async def test_a_start_that_is_not_granted_is_asked_for_again() -> None:  # SC-645, P-05
+    fleet = SimulatedFleet()
+    fleet.desk.grants = False
+    await granted(fleet)
+    asked = [one["n"] for one in fleet.desk.heard if one["kind"] == "canStart"]
+
+    assert len(asked) == len(set(asked)) > 100
+    assert fleet.fleet.runs == []
+    fleet.desk.grants = True
+    await fleet.pass_each(SECOND)
+    assert len(fleet.fleet.runs) == 1
+
+
 async def test_a_report_is_repeated_until_it_is_taken() -> None:  # SC-643
     fleet = SimulatedFleet()
     fleet.desk.status, fleet.desk.body = 503, {"reason": "ServiceUnavailable"}

@@ -6,8 +6,9 @@ import shutil
 import tempfile
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
+from random import Random
 
-from nodus_api.bench import at_scale, publishing
+from nodus_api.bench import at_scale, placing, publishing
 from nodus_api.bench import commit_to_watch as delay
 from nodus_api.bench.report import Report, Row
 from nodus_api.bench.rig import Rig, running
@@ -16,6 +17,9 @@ from nodus_api.bench.soak.run import Plan, soak
 from nodus_api.clock import Clock
 
 Area = Callable[[Rig, Clock, bool], Awaitable[list[Row]]]
+Seeded = Callable[[int], Random]
+PureArea = Callable[[Clock, bool, Seeded], list[Row]]
+"""An area that computes only, without a product that was started for it."""
 
 
 async def _delay(rig: Rig, clock: Clock, full: bool) -> list[Row]:
@@ -43,13 +47,20 @@ async def _attempts(rig: Rig, clock: Clock, full: bool) -> list[Row]:
     return await at_scale.at_scale(rig, clock=clock, effort=effort)
 
 
-AREAS: dict[str, Area] = {
+def _placement(clock: Clock, full: bool, seeded: Seeded) -> list[Row]:
+    effort = placing.FULL if full else placing.QUICK
+    return placing.placements(clock=clock, effort=effort, seeded=seeded)
+
+
+_MEASURED: dict[str, Area] = {
     delay.AREA: _delay,
     delay.BUSY_AREA: _busy,
     publishing.PUBLISH_AREA: _publish,
     publishing.SNAPSHOT_AREA: _snapshot,
     at_scale.AREA: _attempts,
 }
+_COMPUTED: dict[str, PureArea] = {placing.AREA: _placement}
+AREAS = (*_MEASURED, *_COMPUTED)
 STORAGE = (
     delay.BUSY_AREA,
     publishing.PUBLISH_AREA,
@@ -60,18 +71,26 @@ STORAGE = (
 
 
 async def measure(
-    areas: Sequence[str], *, full: bool, clock: Clock, entropy: Callable[[int], bytes]
+    areas: Sequence[str],
+    *,
+    full: bool,
+    clock: Clock,
+    entropy: Callable[[int], bytes],
+    seeded: Seeded,
 ) -> Report:
-    """Run the named areas, each on a product started for it alone; nothing is left behind.
+    """Run the named areas, each that needs a product on one started for it; nothing is left behind.
 
     Raises NotMeasured or a storage error.
     """
     rows: list[Row] = []
     for name in areas:
+        if name in _COMPUTED:
+            rows += _COMPUTED[name](clock, full, seeded)
+            continue
         folder = _open_folder()
         try:
             async with running(folder, clock=clock, entropy=entropy) as rig:
-                rows += await AREAS[name](rig, clock, full)
+                rows += await _MEASURED[name](rig, clock, full)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
     return Report(machine=_machine(), rows=tuple(rows))

@@ -168,6 +168,7 @@ def _measure(
         full=effort == "full",
         clock=SystemClock(),
         entropy=os.urandom,
+        seeded=random.Random,
     )
     with ended_like_ctrl_c(), reported():
         try:

@@ -1,10 +1,13 @@
-"""`nodus cost`: what Attempts cost, by segment, and the proof that it adds up."""
+"""`nodus cost`: what Attempts cost, by segment, that it adds up, and how well it was predicted."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
-from nodus_api.cli.errors import Failed
+from nodus_api.cli import accuracy
+from nodus_api.cli.accuracy_text import accuracy_as_json, accuracy_as_sheet, accuracy_text
+from nodus_api.cli.errors import Failed, Refused
 from nodus_api.cli.ledger import GROUPS, SEGMENTS, CostLine, CostTable, read_costs
 from nodus_api.cli.meant import project_must_exist
 from nodus_api.cli.options import (
@@ -23,31 +26,48 @@ from nodus_api.kernel.money import format_hours, format_usd, hours_of
 @click.command()
 @click.option(
     "--by",
-    type=click.Choice(GROUPS),
-    default="owner",
-    show_default=True,
-    help="What a line stands for.",
+    type=click.Choice(dict.fromkeys((*GROUPS, *accuracy.GROUPS))),
+    help="What a line stands for [owner; with --accuracy profile].",
+)
+@click.option(
+    "--accuracy",
+    "compare",
+    is_flag=True,
+    help="Compare predictions with what came of them, by profile and family of classes.",
 )
 @click.option("-n", "--project", help="One project [all].")
 @database_options
 @sheet_output_option
 @run_async
-async def cost(by: str, project: str | None, output: str, **options: Any) -> None:
+async def cost(
+    by: str | None, compare: bool, project: str | None, output: str, **options: Any
+) -> None:
     """Show what Attempts cost in USD, by segment, and prove that the segments add up.
 
     COVERED is what Nodus paid itself; it is in no other column. The sums of the ledger are
     compared with what the Attempts themselves say they cost, to the micro-dollar; a difference is
     an error. -o csv prints the lines for a spreadsheet, a line for each without the sum of all.
 
+    --accuracy shows instead how good the predictions of hours, cost and interruptions have been,
+    over Attempts that are over, those in the archive too.
+
     \b
     Example:
       nodus cost --by owner
       nodus cost --by segment -n team-a -o json
       nodus cost --by owner -o csv > costs.csv
+      nodus cost --accuracy
     """
+    by = by or ("profile" if compare else "owner")
+    _check_groups(by, accuracy.GROUPS if compare else GROUPS, compare=compare)
     async with opened(settings_from(options)) as database, database.snapshot() as connection:
         if project is not None:
             await project_must_exist(connection, project)
+        if compare:
+            show_accuracy(
+                await accuracy.read_accuracy(connection, by=by, project=project), by, output
+            )
+            return
         costs = await read_costs(connection, by=by, project=project)
     match output:
         case "json":
@@ -57,6 +77,24 @@ async def cost(by: str, project: str | None, output: str, **options: Any) -> Non
         case _:
             show_costs(costs, by)
     check_costs(costs)
+
+
+def _check_groups(by: str, groups: Sequence[str], *, compare: bool) -> None:
+    if by not in groups:
+        table = "--accuracy" if compare else "The table of costs"
+        *others, last = groups
+        raise Refused(f"{table} has no lines by {by}: give --by {', '.join(others)} or {last}.")
+
+
+def show_accuracy(found: accuracy.Accuracy, by: str, output: str) -> None:
+    """Print how good predictions have been."""
+    match output:
+        case "json":
+            print_json(accuracy_as_json(found, by))
+        case "csv":
+            print_csv(*accuracy_as_sheet(found))
+        case _:
+            click.echo(accuracy_text(found), nl=False)
 
 
 def check_costs(costs: CostTable) -> None:

@@ -1,6 +1,6 @@
 """`nodus estimate`: the placement of a manifest, decided and not written (SC-803)."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -23,13 +23,16 @@ from nodus_api.cli.profiles import profiles_as_json, profiles_text, side_by_side
 from nodus_api.cli.submit import manifests_option, read_manifests
 from nodus_api.cli.tabular import render_table
 from nodus_api.cli.without_container import note_images
+from nodus_api.kernel.calibration import Calibration, factors, usual_hours
 from nodus_api.kernel.money import format_hours, format_rate, format_score, format_usd
+from nodus_api.kernel.offering import Family
 from nodus_api.kernel.placement import Decision, Outcome, PlacementRequest
 from nodus_api.kernel.scores import NAMES
 from nodus_api.kernel.spec import WorkloadSpec
 from nodus_api.kernel.vocabulary import Profile
 from nodus_api.scheduler.catalog import Catalog
 from nodus_api.storage import tables as t
+from nodus_api.storage.calibration_store import Calibrations, Lineage, read_calibrations
 from nodus_api.storage.catalog_store import CatalogStore
 from nodus_api.storage.engine import Database
 from nodus_api.storage.statements import database_now
@@ -60,7 +63,7 @@ async def estimate(files: tuple[str, ...], project: str, output: str, **options:
     settings = settings_from(options)
     manifests = read_manifests(files, project)
     async with opened(settings) as database:
-        now = await _look(database, {one.project for one in manifests})
+        now, known = await _look(database, manifests)
         classes, offers = await CatalogStore(database, settings.supplier).load()
     catalog = Catalog.of(classes, offers, now)
     if not catalog.snapshot.size:
@@ -69,7 +72,7 @@ async def estimate(files: tuple[str, ...], project: str, output: str, **options:
             " which asks the supplier what there is."
         )
     note_images(manifests, settings.supplier)
-    estimates = [_estimate(one, catalog, now) for one in manifests]
+    estimates = [_estimate(one, catalog, known.get(_lineage(one), {}), now) for one in manifests]
     if output == "json":
         shown = [one.as_json() for one in estimates]
         print_json(shown if len(shown) > 1 else shown[0])
@@ -78,16 +81,24 @@ async def estimate(files: tuple[str, ...], project: str, output: str, **options:
         _show(f"{manifest.kind.lower()}/{manifest.name}", one)
 
 
-async def _look(database: Database, projects: Collection[str]) -> datetime:
-    """Return the database's time. Raises Refused if one of the projects does not exist."""
+async def _look(database: Database, manifests: Sequence[Manifest]) -> tuple[datetime, Calibrations]:
+    """Return the database's time, and what earlier runs of these names have taught.
+
+    Raises Refused if one of the projects does not exist.
+    """
+    projects = {one.project for one in manifests}
     names = sa.select(t.projects.c.name).where(t.projects.c.name.in_(projects))
     async with database.snapshot() as connection:
         known = set((await connection.execute(names)).scalars())
-        for name in sorted(set(projects) - known):
+        for name in sorted(projects - known):
             said = str(UnknownProject(name))
             raise Refused(f"{said[:1].upper()}{said[1:]}.")
         now: datetime = (await connection.execute(sa.select(database_now))).scalar_one()
-        return now
+        return now, await read_calibrations(connection, [_lineage(one) for one in manifests])
+
+
+def _lineage(manifest: Manifest) -> Lineage:
+    return Lineage(project=manifest.project, kind=manifest.workload_spec.kind, name=manifest.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,10 +119,17 @@ class _Estimate:
         return preview(self.decision.placement) | {"profiles": compared}
 
 
-def _estimate(manifest: Manifest, catalog: Catalog, now: datetime) -> _Estimate:
+def _estimate(
+    manifest: Manifest, catalog: Catalog, known: Mapping[Family, Calibration], now: datetime
+) -> _Estimate:
     """Decide as for the first Attempt of a new workload (SC-301), under each profile."""
     spec: WorkloadSpec = manifest.workload_spec
-    request = PlacementRequest.of(spec, remaining_cost_usd=spec.limits.max_cost_usd)
+    request = PlacementRequest.of(
+        spec,
+        remaining_cost_usd=spec.limits.max_cost_usd,
+        usual_hours=usual_hours(known.values()),
+        calibrations=factors(known, spec),
+    )
     decisions = side_by_side(request, catalog.snapshot, now)
     return _Estimate(asked=request.policy.profile, by_profile=decisions)
 

@@ -6,18 +6,19 @@ a class that others offer too promises the least of what it promised and what is
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from statistics import median
 
 from nodus_api.kernel.money import round_half_up
 from nodus_api.kernel.offering import Family, OfferingClass
+from nodus_api.scheduler.offered import kept_class, kept_offer
 from nodus_api.storage.catalog_store import Offer
 from nodus_api.storage.import_store import Edit, Stock
 from nodus_api.suppliers.catalog import merge
 from nodus_api.suppliers.imported import Listing, Rejection, Row
 from nodus_api.suppliers.imported.rows import Identity, rate_of
-from nodus_api.suppliers.supplier import OfferedClass, SupplierOffer
+from nodus_api.suppliers.supplier import OfferedClass
 
 RUNNING = ("kubernetes", "local", "simulated")
 """Suppliers that tell the loop themselves what they offer; an import leaves it alone."""
@@ -56,7 +57,7 @@ def plan_import(stock: Stock, cloud: str, listing: Listing, markup: Decimal) -> 
     rows, refused = _admitted(stock, listing.rows)
     rejected = sorted([*listing.rejected, *refused], key=lambda one: one.line)
     before = {_identity(one): one for one in stock.offers.get(cloud, ())}
-    given = {row.identity: _offer(row.offer) for row in rows}
+    given = {row.identity: kept_offer(row.offer) for row in rows}
     unnamed = any(one.identity is None for one in rejected)
     kept = frozenset(one.identity for one in rejected if one.identity is not None)
     after = {
@@ -64,7 +65,7 @@ def plan_import(stock: Stock, cloud: str, listing: Listing, markup: Decimal) -> 
         for key, old in before.items()
     } | {key: new for key, new in given.items() if key not in before}
     offers = _differing(before, after)
-    offered = [_class(one) for one in merge({cloud: [row.offer for row in rows]}).classes]
+    offered = [kept_class(one) for one in merge({cloud: [row.offer for row in rows]}).classes]
     classes = _Classes(stock, cloud, after.values(), given, markup)
     edited = classes.edited(offered, _touched(offers, before))
     return ImportPlan(
@@ -280,21 +281,4 @@ def _changes(after: Mapping[str, bool], before: Mapping[str, bool]) -> Changes:
         added=tuple(sorted(key for key, on in after.items() if on and not before.get(key))),
         changed=tuple(sorted(key for key, on in after.items() if on and before.get(key))),
         retired=tuple(sorted(key for key, on in after.items() if not on)),
-    )
-
-
-def _class(offered: OfferedClass) -> OfferingClass:
-    return OfferingClass(**{one.name: getattr(offered, one.name) for one in fields(OfferedClass)})
-
-
-def _offer(offer: SupplierOffer) -> Offer:
-    return Offer(
-        offering=offer.offered_class.name,
-        instance_type=offer.instance_type,
-        region=offer.region,
-        zone=offer.zone,
-        cost_on_demand=offer.cost_on_demand,
-        cost_spot=offer.cost_spot,
-        increment=offer.increment,
-        minimum=offer.minimum,
     )

@@ -156,7 +156,7 @@ def _charges(project: str | None) -> sa.Select[Any]:
         t.attempts_archive.c.project,
         t.attempts_archive.c.workload_kind,
         t.attempts_archive.c.workload_name,
-        _in_document(t.attempts_archive.c.doc, "status", "placement", "offering"),
+        in_document(t.attempts_archive.c.doc, "status", "placement", "offering"),
         entry.c.segment,
         entry.c.covered,
         entry.c.usd,
@@ -175,7 +175,7 @@ def _charges(project: str | None) -> sa.Select[Any]:
     return query
 
 
-def _in_document(document: Any, *path: str) -> Any:
+def in_document(document: Any, *path: str) -> Any:
     """Return the text at a path of a stored document."""
     return sa.cast(sa.func.convert_from(document, "UTF8"), JSONB)[path].astext
 
@@ -184,7 +184,7 @@ def _documents_total(project: str | None) -> sa.Select[Any]:
     """Select the sum of status.actual.costUSD over published and archived documents."""
 
     def cost(document: Any) -> Any:
-        found = _in_document(document, "status", "actual", "costUSD")
+        found = in_document(document, "status", "actual", "costUSD")
         return sa.cast(found, sa.Numeric(18, 6)).label("usd")
 
     live = sa.select(

@@ -10,6 +10,10 @@ Decision 2: milestones are whole seconds, and the bill is made from them (SC-005
 Decision 3: money is `Decimal` in micro-dollars, cumulative from the start of each
    machine's clock, half up (SC-505). Segments always add up to the rounded whole, and
    PostgreSQL's `round(numeric)` agrees.
+Decision 4: placement asks bitmap indexes (SC-370). Each bucket of the catalog keeps, for what
+   filters ask, the set of its candidates as bits of an integer, so that a filter is one operation
+   for all of them, in plain Python and without NumPy. It costs a second writing of the filters
+   (`bench.plain_placement`), without which nothing would hold the first.
 """
 
 from nodus_api.kernel.attempt import Attempt, AttemptView

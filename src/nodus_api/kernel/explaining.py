@@ -11,7 +11,7 @@ from typing import Any
 
 from nodus_api.kernel.offering import Candidate, CatalogSnapshot
 from nodus_api.kernel.placement import Decision, PlacementRequest, Ranked, demand_of, rank
-from nodus_api.kernel.rejection import RejectionCode, sieve
+from nodus_api.kernel.rejection import RejectionCode, sift
 from nodus_api.kernel.waiting import explain
 
 
@@ -91,11 +91,14 @@ def standings(
 
     Soft reasons count: they explain why the class came after others (SC-311).
     """
+    family = snapshot.layout.families.get(offering)
+    if family is None:
+        return ()
     demand = demand_of(request, snapshot, now)
-    first_failure = sieve(demand, forgiving=False)
+    sifted = sift(demand, snapshot.families[family])
     found = []
-    for candidate in (one for one in snapshot if one.offering.name == offering):
-        code = first_failure(candidate)
+    for candidate in sifted.bucket.of(sifted.bucket.names.among([offering])):
+        code = sifted.code_of(candidate)
         found.append(
             Standing(
                 candidate=candidate,

@@ -4,6 +4,7 @@ PostgreSQL's `round(numeric)` takes ties away from zero, so half up is the one
 rounding here; Python's default (half even) would disagree with it.
 """
 
+import math
 import re
 from decimal import ROUND_HALF_UP, Context, Decimal
 
@@ -12,12 +13,18 @@ SCORE_DIGITS = 4
 ZERO = Decimal("0.000000")
 
 _CONTEXT = Context(prec=60, rounding=ROUND_HALF_UP)  # ours: no caller's context can change a bill
+_QUANTA = tuple(Decimal(1).scaleb(-digits) for digits in range(USD_DIGITS + 1))
 _DECIMAL = re.compile(r"[0-9]+(?:\.[0-9]+)?", re.ASCII)
 
 
 def round_half_up(value: Decimal, digits: int = USD_DIGITS) -> Decimal:
     """Return `value` with exactly `digits` decimals, ties away from zero."""
-    return value.quantize(Decimal(1).scaleb(-digits), context=_CONTEXT)
+    return value.quantize(_QUANTA[digits], context=_CONTEXT)
+
+
+def millionths(value: float) -> int:
+    """Return a value in whole millionths, half up."""
+    return math.floor(value * 1e6 + 0.5)
 
 
 def cumulative_usd(rate_usd_per_hour: Decimal, seconds: int) -> Decimal:

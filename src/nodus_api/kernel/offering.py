@@ -1,129 +1,72 @@
-"""What can be rented: classes, markets, statistics, and the catalog at one moment.
+"""The catalog at one moment, indexed for placement (SC-370), and what a batch has taken of it.
 
-Only the public side: no field names a supplier (SC-203). Sizes are GiB, rates USD
-per hour for the whole machine, statistics seconds (SC-202, SC-205).
+What can be rented is `candidate`; its names are given here too, since who asks for the one asks
+for the other.
 """
 
-import hashlib
+import heapq
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from decimal import Decimal
+from hashlib import sha256
+from itertools import chain
 
+from nodus_api.kernel.bucket import Bucket
+from nodus_api.kernel.candidate import (
+    Candidate,
+    CandidateKey,
+    CandidateStats,
+    Family,
+    OfferingClass,
+    candidates_of,
+)
 from nodus_api.kernel.vocabulary import Market
 
-Family = tuple[str | None, int]
-"""Accelerator and count: the catalog's index (SC-370)."""
+__all__ = [
+    "Candidate",
+    "CandidateKey",
+    "CandidateStats",
+    "CatalogSnapshot",
+    "Family",
+    "OfferingClass",
+    "by_rate",
+    "candidates_of",
+]
+
+
+Place = tuple[Family, int]
+"""A family, and a position in its bucket."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OfferingClass:
-    """The public facts of a kind of capacity (SC-202).
+class Layout:
+    """Where the classes stand, cheapest first; the same for all snapshots of one catalog."""
 
-    `speed` is relative to one h100-sxm. `reference_rate` is the median on-demand rate
-    of the family, a constant between imports.
-    """
+    families: Mapping[str, Family]
+    """The family of each class."""
+    cheapest: tuple[Place, ...]
+    """A place a class, by (on-demand rate, name)."""
+    by_accelerator: Mapping[str | None, tuple[Place, ...]]
+    """The same for the classes of each accelerator."""
+    sizes: Mapping[str | None, int]
+    """Candidates by accelerator."""
 
-    name: str
-    accelerator: str | None
-    form: str | None
-    count: int
-    accelerator_memory_gib: Decimal | None
-    vcpus: Decimal
-    memory_gib: Decimal
-    disk_gib: Decimal
-    arch: str
-    region_class: str
-    gang_capable: bool
-    rate_on_demand: Decimal
-    rate_spot: Decimal | None
-    speed: Decimal
-    reference_rate: Decimal
-    enabled: bool = True
-
-    @property
-    def family(self) -> Family:
-        """The key of the catalog's index."""
-        return (self.accelerator, self.count)
-
-    def rate(self, market: Market) -> Decimal | None:
-        """Return the hourly rate in a market, or None where it is not sold so (SC-312)."""
-        return self.rate_on_demand if market is Market.ON_DEMAND else self.rate_spot
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CandidateStats:
-    """What is known of a candidate (SC-205).
-
-    Waits are seconds; `interruptions_per_hour` is λ; successes and failures have
-    decayed (SC-361). `available` counts machines, and `largest_available` those of the
-    best single supplier offer, where a gang must fit (SC-131): 0 is none, None unknown.
-    The defaults are priors for a candidate without history.
-    """
-
-    grant_p50: float = 10.0
-    grant_p95: float = 60.0
-    boot_p50: float = 60.0
-    boot_p95: float = 180.0
-    teardown_p50: float = 30.0
-    teardown_p95: float = 120.0
-    interruptions_per_hour: float = 0.001
-    successes: float = 0.0
-    failures: float = 0.0
-    available: int | None = None
-    largest_available: int | None = None
-    backoff_until: datetime | None = None
-    supplier_quota_used_up: bool = False
-    credentials_refused: bool = False
-    """Whether every offer behind it is closed for this (SC-617)."""
-
-    @property
-    def health(self) -> float:
-        """The share of deliveries that went well, towards a prior of 0.9 (SC-320)."""
-        return (9.0 + self.successes) / (10.0 + self.successes + self.failures)
-
-
-CandidateKey = tuple[str, Market]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
-    """One (class, market) pair that exists."""
-
-    offering: OfferingClass
-    market: Market
-    stats: CandidateStats
-
-    def __post_init__(self) -> None:
-        """Refuse a market in which the class is not sold (SC-312)."""
-        if self.offering.rate(self.market) is None:
-            raise ValueError(f"{self.offering.name} is not sold on {self.market}")
-
-    @property
-    def key(self) -> CandidateKey:
-        """Name and market: what tells candidates apart."""
-        return (self.offering.name, self.market)
-
-    @property
-    def rate(self) -> Decimal:
-        """USD per hour in this market."""
-        rate = self.offering.rate(self.market)
-        return Decimal(0) if rate is None else rate
-
-
-def candidates_of(
-    offering: OfferingClass, stats: Mapping[Market, CandidateStats]
-) -> tuple[Candidate, ...]:
-    """Return the candidates that a class gives: one a market in which it is sold."""
-    return tuple(
-        Candidate(
-            offering=offering,
-            market=market,
-            stats=stats.get(market, CandidateStats()),
+    @classmethod
+    def of(cls, families: Mapping[Family, Bucket]) -> "Layout":
+        """Look through the buckets once."""
+        sizes: dict[str | None, int] = {}
+        for (accelerator, _), bucket in families.items():
+            sizes[accelerator] = sizes.get(accelerator, 0) + len(bucket)
+        ordered = [place for _, _, place in heapq.merge(*map(_cheapest, families.values()))]
+        apart: dict[str | None, list[Place]] = {}
+        for place in ordered:
+            apart.setdefault(place[0][0], []).append(place)
+        return cls(
+            families={one.offering.name: f for f, members in families.items() for one in members},
+            cheapest=tuple(ordered),
+            by_accelerator={accelerator: tuple(places) for accelerator, places in apart.items()},
+            sizes=sizes,
         )
-        for market in Market
-        if offering.rate(market) is not None
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,16 +79,19 @@ class CatalogSnapshot:
     """
 
     id: str
-    families: Mapping[Family, tuple[Candidate, ...]]
+    families: Mapping[Family, Bucket]
     reference_rates: Mapping[Family, Decimal]
     cpu_rate_per_vcpu: Decimal
     """Median on-demand rate per vCPU of the classes without accelerator."""
     size: int
+    layout: Layout = field(repr=False, compare=False)
     taken: Mapping[str, int] = field(default_factory=dict)
     """Machines of each class that this batch has already placed (SC-371).
 
     Of the class, since a machine is rented in one market or the other, never in both.
     """
+    emptied: Mapping[Family, int] = field(default_factory=dict, repr=False, compare=False)
+    """Positions of those of which `taken` left nothing."""
 
     @classmethod
     def of(cls, candidates: Iterable[Candidate], *, id: str | None = None) -> "CatalogSnapshot":
@@ -153,41 +99,114 @@ class CatalogSnapshot:
 
         Raises ValueError if two candidates have the same class and market.
         """
-        ordered = sorted(candidates, key=_by_rate)
+        ordered = sorted(candidates, key=_in_order)
         if len({candidate.key for candidate in ordered}) != len(ordered):
             raise ValueError("two candidates have the same offering class and market")
-        families: dict[Family, list[Candidate]] = {}
+        members: dict[Family, list[Candidate]] = {}
         for candidate in ordered:
-            families.setdefault(candidate.offering.family, []).append(candidate)
+            members.setdefault(candidate.offering.family, []).append(candidate)
+        families = {family: Bucket(family, several) for family, several in members.items()}
         classes = {c.offering.name: c.offering for c in ordered}.values()
         return cls(
-            id=id if id is not None else _content_id(ordered),
-            families={family: tuple(members) for family, members in families.items()},
+            id=id if id is not None else _content_id(families.values()),
+            families=families,
             reference_rates=_reference_rates(classes),
             cpu_rate_per_vcpu=_cpu_rate_per_vcpu(classes),
             size=len(ordered),
+            layout=Layout.of(families),
         )
 
     def __iter__(self) -> Iterator[Candidate]:
         """Yield all candidates, family by family."""
-        for members in self.families.values():
-            yield from members
+        return chain.from_iterable(self.families.values())
+
+    def find(self, key: CandidateKey) -> Candidate | None:
+        """Return a candidate; None if there is no such one."""
+        name, _ = key
+        bucket = self.families.get(self.layout.families.get(name, ("", 0)))
+        place = None if bucket is None else bucket.places.get(key)
+        return None if bucket is None or place is None else bucket[place]
+
+    def cheapest(self) -> Iterator[Candidate]:
+        """Yield a candidate of each class by (on-demand rate, name), on-demand where it is."""
+        return self._at(self.layout.cheapest)
+
+    def cheapest_with(self, accelerators: Iterable[str | None]) -> Iterator[Candidate]:
+        """Yield the same of these accelerators alone, each named once."""
+        places = [self.layout.by_accelerator.get(one, ()) for one in accelerators]
+        if len(places) == 1:
+            return self._at(places[0])
+        return heapq.merge(*map(self._at, places), key=by_rate)
+
+    def count(self, accelerators: Iterable[str | None]) -> int:
+        """Return how many candidates there are with these accelerators, each named once."""
+        return sum(self.layout.sizes.get(one, 0) for one in accelerators)
+
+    def _at(self, places: Iterable[Place]) -> Iterator[Candidate]:
+        return (self.families[family][position] for family, position in places)
 
     def without(self, key: CandidateKey) -> "CatalogSnapshot":
         """Return the snapshot less one candidate, its constants unchanged."""
         families = {
-            family: tuple(c for c in members if c.key != key)
+            family: Bucket(family, (c for c in members if c.key != key))
             for family, members in self.families.items()
         }
-        return replace(self, families=families, size=sum(map(len, families.values())))
+        return replace(
+            self,
+            families=families,
+            size=sum(map(len, families.values())),
+            layout=Layout.of(families),
+        )
+
+    def knowing(
+        self, news: Mapping[CandidateKey, CandidateStats], *, id: str | None = None
+    ) -> "CatalogSnapshot":
+        """Return the snapshot with other statistics of some candidates, and nothing taken.
+
+        Only the buckets that they are in are indexed again. Candidates that it does not have are
+        left out.
+        """
+        touched = {self.layout.families.get(name) for name, _ in news}
+        families = {
+            family: (
+                bucket
+                if family not in touched
+                else Bucket(
+                    family,
+                    (
+                        replace(one, stats=news[one.key]) if one.key in news else one
+                        for one in bucket
+                    ),
+                )
+            )
+            for family, bucket in self.families.items()
+        }
+        return replace(
+            self,
+            id=id if id is not None else _content_id(families.values()),
+            families=families,
+            taken={},
+            emptied={},
+        )
 
     def after_taking(self, key: CandidateKey, machines: int) -> "CatalogSnapshot":
         """Return the snapshot with so many machines of a candidate spoken for (SC-371).
 
-        They are missing in both markets of its class.
+        They are missing in both markets of its class. The catalog itself is shared.
         """
         offering, _ = key
-        return replace(self, taken={**self.taken, offering: self.taken.get(offering, 0) + machines})
+        taken = {**self.taken, offering: self.taken.get(offering, 0) + machines}
+        family = self.layout.families[offering]
+        bucket = self.families[family]
+        gone = self.emptied.get(family, 0)
+        for place in bucket.of(bucket.keys((offering, market) for market in Market)):
+            if _left(place.stats.available, taken[offering]) == 0:
+                gone |= bucket.keys([place.key])
+        return replace(self, taken=taken, emptied={**self.emptied, family: gone})
+
+    def full(self, bucket: Bucket) -> int:
+        """Return the positions of a bucket of which no machine is left."""
+        return bucket.full | self.emptied.get(bucket.family, 0)
 
     def available(self, candidate: Candidate) -> int | None:
         """Return the machines left of a candidate: 0 is none, None unknown."""
@@ -195,31 +214,33 @@ class CatalogSnapshot:
 
     def largest_available(self, candidate: Candidate) -> int | None:
         """Return the machines left within one supplier offer (SC-131)."""
-        known = candidate.stats.largest_available
-        if known is None:
-            known = candidate.stats.available
-        return _left(known, self.taken.get(candidate.offering.name, 0))
+        return _left(candidate.stats.largest, self.taken.get(candidate.offering.name, 0))
+
+
+def by_rate(candidate: Candidate) -> tuple[Decimal, str]:
+    """Return what candidates are ordered by in a bucket, and in every list of classes."""
+    return candidate.offering.rate_on_demand, candidate.offering.name
 
 
 def _left(known: int | None, taken: int) -> int | None:
     return None if known is None else max(0, known - taken)
 
 
-def _by_rate(candidate: Candidate) -> tuple[str, int, Decimal, str, bool]:
-    offering = candidate.offering
-    return (
-        offering.accelerator or "",
-        offering.count,
-        offering.rate_on_demand,
-        offering.name,
-        candidate.market is Market.SPOT,
-    )
+def _in_order(candidate: Candidate) -> tuple[str, int, Decimal, str, bool]:
+    accelerator, count = candidate.offering.family
+    return (accelerator or "", count, *by_rate(candidate), candidate.market is Market.SPOT)
 
 
-def _content_id(ordered: Iterable[Candidate]) -> str:
-    digest = hashlib.sha256()
-    for candidate in ordered:
-        digest.update(repr(candidate).encode())
+def _cheapest(bucket: Bucket) -> Iterator[tuple[Decimal, str, tuple[Family, int]]]:
+    for one in bucket.of(bucket.one_a_class(bucket.everything)):
+        place = (bucket.family, bucket.places[one.key])
+        yield *by_rate(one), place
+
+
+def _content_id(buckets: Iterable[Bucket]) -> str:
+    digest = sha256()
+    for bucket in buckets:
+        digest.update(bucket.digest)
     return digest.hexdigest()[:16]
 
 

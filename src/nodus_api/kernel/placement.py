@@ -7,15 +7,17 @@ there?" can be replayed from what is kept (SC-325).
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
+from itertools import islice
 from typing import Any
 
 from nodus_api.kernel.attempt import Choice, Placement, Rejection
-from nodus_api.kernel.misses import Failures, Miss, count_reasons, list_misses
+from nodus_api.kernel.bucket import Bucket
+from nodus_api.kernel.misses import Miss, count_reasons, list_misses
 from nodus_api.kernel.offering import Candidate, CatalogSnapshot
 from nodus_api.kernel.prediction import predict
 from nodus_api.kernel.rejection import (
@@ -24,10 +26,22 @@ from nodus_api.kernel.rejection import (
     FailedAcquisition,
     LostCandidate,
     RejectionCode,
-    sieve,
+    Sifted,
+    sift,
 )
 from nodus_api.kernel.request import PlacementRequest
-from nodus_api.kernel.scores import Outlook, Scores, Work, millionths, outlook, score
+from nodus_api.kernel.scores import (
+    WEIGHTS,
+    Outlook,
+    Scores,
+    Work,
+    forecaster,
+    millionths,
+    outlook,
+    score,
+    scorer,
+    weigh,
+)
 from nodus_api.kernel.spec import Resources
 from nodus_api.kernel.vocabulary import Market, WaitingFor
 from nodus_api.kernel.waiting import waiting_for, waiting_message
@@ -139,37 +153,39 @@ def place(request: PlacementRequest, snapshot: CatalogSnapshot, now: datetime) -
     """
     demand = demand_of(request, snapshot, now)
     near = _same_family(request, snapshot)
-    feasible, failures = _filter(demand, near, forgiving=False)
-    relaxed = not feasible
+    sifted = [sift(demand, bucket) for bucket in near]
+    relaxed = not any(one.feasible for one in sifted)
     if relaxed:
-        feasible, failures = _filter(demand, near, forgiving=True)
-    ranked = sorted((rank(demand, candidate) for candidate in feasible), key=_order)
-    counters = count_reasons(request, snapshot, failures)
-    misses = list_misses(request, demand, feasible, failures)
+        sifted = [sift(demand, bucket, forgiving=True) for bucket in near]
+    ranked = _ranked(demand, sifted)
+    top = tuple(rank(demand, candidate) for *_, candidate in ranked[:MOST_KEPT])
+    counters = count_reasons(request, snapshot, sifted)
+    misses = list_misses(request, demand, sifted)
     placement = Placement(
         profile=request.policy.profile,
         candidates=snapshot.size,
         rejected=tuple(Rejection(offering=c.offering.name, reason=r.value) for c, r in misses),
-        choice=_choice(demand, ranked),
+        choice=_choice(demand, top, ranked),
     )
-    outcome = _outcome(ranked, counters)
-    backoff = _backoff_end(demand, failures)
-    top = tuple(ranked[:MOST_KEPT])
-    request_json = request.to_json()
+    outcome = _outcome(counters, placed=bool(top))
+    backoff = None if ranked else _backoff_end(demand, sifted)
+    asked = _canonical(request.to_json())
     return Decision(
         outcome=outcome,
         placement=placement,
-        chosen=ranked[0] if ranked else None,
+        chosen=top[0] if top else None,
         top=top,
         misses=misses,
         counters=counters,
         relaxed=relaxed and bool(ranked),
         next_try=_next_try(now, backoff) if outcome is Outcome.WAITING else None,
         waiting_for=waiting_for(counters) if outcome is Outcome.WAITING else None,
-        waiting_message=None if ranked else waiting_message(demand, failures, backoff),
+        waiting_message=None if ranked else waiting_message(demand, sifted, backoff),
         snapshot_id=snapshot.id,
-        request_hash=_digest(request_json),
-        result_hash=_digest([request_json, snapshot.id, _result(placement, top)]),
+        request_hash=_digest(asked),
+        result_hash=_digest(
+            f"[{asked},{_canonical(snapshot.id)},{_canonical(_result(placement, top))}]"
+        ),
     )
 
 
@@ -189,6 +205,7 @@ def demand_of(request: PlacementRequest, snapshot: CatalogSnapshot, now: datetim
         failed={(one.offering, one.market): one for one in request.failed if one.until > now},
         on_demand_only=request.on_demand_only,
         work=_work(request, snapshot),
+        calibrations=request.calibrations,
         snapshot=snapshot,
         now=now,
     )
@@ -197,7 +214,7 @@ def demand_of(request: PlacementRequest, snapshot: CatalogSnapshot, now: datetim
 def _work(request: PlacementRequest, snapshot: CatalogSnapshot) -> Work:
     resources, checkpoint = request.resources, request.checkpoint
     sizes = (
-        (Decimal(resources.count), "count"),
+        (Decimal(resources.count), "accelerators"),
         (resources.accelerator_memory_gib, "accelerator_memory_gib"),
         (resources.vcpus, "vcpus"),
         (resources.memory_gib, "memory_gib"),
@@ -224,35 +241,53 @@ def _reference_rate(resources: Resources, snapshot: CatalogSnapshot) -> float:
     return float(next(known, Decimal(0)))
 
 
-def _same_family(request: PlacementRequest, snapshot: CatalogSnapshot) -> list[Candidate]:
-    """Look up the candidates that can pass the first two filters (SC-370)."""
-    allowed: tuple[str | None, ...] = request.resources.accelerators or (None,)
-    return [
-        candidate
-        for accelerator in dict.fromkeys(allowed)
-        for candidate in snapshot.families.get((accelerator, request.resources.count), ())
-    ]
+def _same_family(request: PlacementRequest, snapshot: CatalogSnapshot) -> list[Bucket]:
+    """Look up the buckets whose candidates can pass the first two filters (SC-370)."""
+    families = ((accelerator, request.resources.count) for accelerator in request.accelerators)
+    return [snapshot.families[family] for family in families if family in snapshot.families]
 
 
-def _filter(
-    demand: Demand, candidates: Iterable[Candidate], *, forgiving: bool
-) -> tuple[list[Candidate], Failures]:
-    feasible: list[Candidate] = []
-    failures: Failures = {}
-    first_failure = sieve(demand, forgiving=forgiving)
-    for candidate in candidates:
-        code = first_failure(candidate)
-        if code is None:
-            feasible.append(candidate)
-        else:
-            failures[candidate.key] = (candidate, code)
-    return feasible, failures
+Standing = tuple[int, int, int, str, bool, Candidate]
+"""A feasible candidate behind what it is ordered by: a smaller one is better (SC-324)."""
+
+
+def _ranked(demand: Demand, sifted: Sequence[Sifted]) -> list[Standing]:
+    """Return what is feasible, the best first: total ↓, cost ↑, health ↓, name ↑, on-demand first.
+
+    Names and markets tell all apart, so that candidates themselves are never compared.
+    """
+    scores = scorer(demand.work)
+    weights = WEIGHTS[demand.policy.profile]
+    standings = []
+    for part in sifted:
+        accelerator, _ = part.bucket.family
+        forecast = forecaster(demand.work_on(accelerator))
+        for one in part.bucket.of(part.feasible):
+            figures = one.figures
+            _, _, waste, time, cost = forecast(figures)
+            fit, by_time, by_cost, recovery = scores(figures, waste, time, cost)
+            total = weigh(weights, fit, by_time, by_cost, recovery, figures.health)
+            standings.append(_standing(one, total, millionths(cost)))
+    standings.sort()
+    return standings
+
+
+def _standing(candidate: Candidate, total: int, cost_micro_usd: int) -> Standing:
+    return (
+        -total,
+        cost_micro_usd,
+        -candidate.figures.health_millionths,
+        candidate.offering.name,
+        candidate.market is Market.SPOT,
+        candidate,
+    )
 
 
 def rank(demand: Demand, candidate: Candidate) -> Ranked:
     """Return a candidate with the scores that it has for this demand."""
-    seen = outlook(demand.work, candidate)
-    scores = score(demand.work, candidate, seen)
+    work = demand.work_on(candidate.offering.accelerator)
+    seen = outlook(work, candidate)
+    scores = score(work, candidate, seen)
     return Ranked(
         candidate=candidate,
         outlook=seen,
@@ -262,58 +297,58 @@ def rank(demand: Demand, candidate: Candidate) -> Ranked:
     )
 
 
-def _order(ranked: Ranked) -> tuple[int, int, int, str, bool]:
-    return (
-        -ranked.total,
-        ranked.cost_micro_usd,
-        -millionths(ranked.scores.health),
-        ranked.candidate.offering.name,
-        ranked.candidate.market is Market.SPOT,
-    )
-
-
-def _choice(demand: Demand, ranked: list[Ranked]) -> Choice | None:
-    if not ranked:
+def _choice(demand: Demand, top: Sequence[Ranked], standings: Iterable[Standing]) -> Choice | None:
+    if not top:
         return None
-    winner = ranked[0]
+    winner = top[0]
     offering = winner.candidate.offering
-    names = dict.fromkeys(one.candidate.offering.name for one in ranked)
+    names = (one.offering.name for *_, one in standings)
+    others = (name for name in _distinct(names) if name != offering.name)
     return Choice(
         offering=offering.name,
         region_class=offering.region_class,
         market=winner.candidate.market,
         rate_usd_per_hour=winner.candidate.rate,
         scores=winner.scores.published(),
-        fallbacks=tuple(name for name in names if name != offering.name)[:MOST_FALLBACKS],
-        predicted=predict(demand.work, winner.candidate, winner.outlook),
+        fallbacks=tuple(islice(others, MOST_FALLBACKS)),
+        predicted=predict(demand.work_on(offering.accelerator), winner.candidate, winner.outlook),
     )
 
 
-def _outcome(ranked: list[Ranked], counters: Mapping[str, int]) -> Outcome:
-    if ranked:
+def _distinct(names: Iterable[str]) -> Iterator[str]:
+    seen = set()
+    for name in names:
+        if name not in seen:
+            seen.add(name)
+            yield name
+
+
+def _outcome(counters: Mapping[str, int], *, placed: bool) -> Outcome:
+    if placed:
         return Outcome.PLACED
     if any(not RejectionCode(code).permanent for code in counters):
         return Outcome.WAITING
     return Outcome.UNPLACEABLE
 
 
-def _backoff_end(demand: Demand, failures: Failures) -> datetime | None:
+def _backoff_end(demand: Demand, sifted: Sequence[Sifted]) -> datetime | None:
     """Return when the first backoff ends, or None if nothing backs off."""
     ends: list[datetime] = []
-    for key, (candidate, code) in failures.items():
-        failed = demand.failed.get(key)
-        if failed is not None and code is failed.code:
-            ends.append(failed.until)
-        elif _rests(candidate, code) and candidate.stats.backoff_until is not None:
-            ends.append(candidate.stats.backoff_until)
+    for part in sifted:
+        for key, failed in demand.failed.items():
+            if part.bucket.keys([key]) & part.ruled_out.get(failed.code, 0):
+                ends.append(failed.until)
+        elsewhere = ~part.bucket.keys(demand.failed)
+        for code in (RejectionCode.QUOTA_EXCEEDED, RejectionCode.BACKING_OFF):
+            for one in part.bucket.of(part.ruled_out.get(code, 0) & elsewhere):
+                until = one.stats.backoff_until if _rests(one, code) else None
+                ends += [until] if until is not None else []
     return min(ends, default=None)
 
 
 def _rests(candidate: Candidate, code: RejectionCode) -> bool:
     """Whether it is asked again when its backoff ends, as after a supplier's quota (SC-360)."""
-    if code is RejectionCode.QUOTA_EXCEEDED:
-        return candidate.stats.supplier_quota_used_up
-    return code is RejectionCode.BACKING_OFF
+    return code is RejectionCode.BACKING_OFF or candidate.stats.supplier_quota_used_up
 
 
 def _next_try(now: datetime, backoff: datetime | None) -> datetime:
@@ -331,6 +366,9 @@ def _result(placement: Placement, top: tuple[Ranked, ...]) -> dict[str, Any]:
     }
 
 
-def _digest(document: Any) -> bytes:
-    text = json.dumps(document, sort_keys=True, separators=(",", ":"))
+def _canonical(document: Any) -> str:
+    return json.dumps(document, sort_keys=True, separators=(",", ":"))
+
+
+def _digest(text: str) -> bytes:
     return hashlib.sha256(text.encode()).digest()

@@ -1,27 +1,37 @@
 """Why a candidate is ruled out: the filters of placement, in their order (SC-310).
 
-`sieve` gives a function that answers with the first filter that a candidate fails. Filters are
+`sift` puts a bucket of the catalog through them, all its candidates at once. Filters are
 permanent for a spec, or transient; two of the transient ones are soft, which a second
 pass forgives (SC-311).
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
 
+from nodus_api.kernel.bucket import UNHEALTHY_BELOW, Bucket
 from nodus_api.kernel.offering import Candidate, CandidateKey, CatalogSnapshot
-from nodus_api.kernel.prediction import predict
-from nodus_api.kernel.scores import Work, outlook
+from nodus_api.kernel.prediction import dearer_than
+from nodus_api.kernel.scores import Work
 from nodus_api.kernel.spec import InterruptiblePolicy, PlacementPolicy, Resources
 from nodus_api.kernel.vocabulary import Market
 
 RECENTLY = timedelta(minutes=15)
 """How long a slot avoids the candidate that it lost (SC-310)."""
 
-UNHEALTHY_BELOW = 0.55
-"""The health below which a candidate is avoided (SC-310)."""
+__all__ = [
+    "RECENTLY",
+    "UNHEALTHY_BELOW",
+    "Demand",
+    "FailedAcquisition",
+    "LostCandidate",
+    "RejectionCode",
+    "Sifted",
+    "over_project_quota",
+    "sift",
+]
 
 
 class RejectionCode(StrEnum):
@@ -110,8 +120,15 @@ class Demand:
     on_demand_only: bool
     """The progress guard of SC-122; the second pass forgives it."""
     work: Work
+    calibrations: Mapping[str | None, float]
+    """Factors on the work's hours by accelerator (SC-352)."""
     snapshot: CatalogSnapshot
     now: datetime
+
+    def work_on(self, accelerator: str | None) -> Work:
+        """Return the work as it is known to go on an accelerator."""
+        factor = self.calibrations.get(accelerator, 1.0)
+        return self.work if factor == 1.0 else replace(self.work, calibration=factor)
 
     @property
     def machines(self) -> int:
@@ -119,219 +136,213 @@ class Demand:
         return max(1, self.gang_size)
 
 
-Sieve = Callable[[Candidate], RejectionCode | None]
+@dataclass(frozen=True, slots=True)
+class Sifted:
+    """What the filters leave of a bucket, and whom each rules out: bitmaps over its members.
 
-
-def sieve(demand: Demand, *, forgiving: bool) -> Sieve:
-    """Return the filters of a demand as one function of a candidate.
-
-    It answers with the first filter that the candidate fails, or None. `forgiving` is the
-    second pass: soft reasons are skipped (SC-311). A candidate that did not deliver in this
-    Attempt keeps that reason, whatever the snapshot says of its capacity (SC-332). Filters
-    that the demand cannot fail are left out, for a placement looks at hundreds of candidates.
+    Every member is in one of them. `ruled_out` has no empty ones.
     """
-    rows = [row for row in _FILTERS if row.applies is None or row.applies(demand)]
-    permanent = [(row.code, row.fails) for row in rows if row.code.permanent]
-    transient = [
-        (row.code, row.fails)
-        for row in rows
-        if not row.code.permanent and not (forgiving and row.code.soft)
-    ]
 
-    def first_failure(candidate: Candidate) -> RejectionCode | None:
-        for code, fails in permanent:
-            if fails(demand, candidate):
-                return code
-        if demand.failed and candidate.key in demand.failed:
-            return demand.failed[candidate.key].code
-        for code, fails in transient:
-            if fails(demand, candidate):
-                return code
-        return None
+    bucket: Bucket
+    feasible: int
+    ruled_out: Mapping[RejectionCode, int]
 
-    return first_failure
+    def code_of(self, candidate: Candidate) -> RejectionCode | None:
+        """Return the first filter that a member fails, or None."""
+        here = self.bucket.keys([candidate.key])
+        return next((code for code, failing in self.ruled_out.items() if failing & here), None)
+
+    def failing(self, code: RejectionCode) -> Iterator[Candidate]:
+        """Yield those that a filter rules out, cheapest first."""
+        return self.bucket.of(self.ruled_out.get(code, 0))
+
+
+def sift(demand: Demand, bucket: Bucket, *, forgiving: bool = False) -> Sifted:
+    """Put the candidates of a bucket through the filters; the first that fails is the reason.
+
+    `forgiving` is the second pass: soft reasons are skipped (SC-311). A candidate that did not
+    deliver in this Attempt keeps that reason, whatever the snapshot says of its capacity (SC-332).
+    """
+    left = bucket.everything
+    ruled_out: dict[RejectionCode, int] = {}
+    for code, fails in _PERMANENT:
+        if failing := left and fails(demand, bucket, left) & left:
+            ruled_out[code] = failing
+            left ^= failing
+    for failed in demand.failed.values():
+        if failing := bucket.keys([(failed.offering, failed.market)]) & left:
+            ruled_out[failed.code] = ruled_out.get(failed.code, 0) | failing
+            left ^= failing
+    for code, fails in _UNFORGIVEN if forgiving else _TRANSIENT:
+        if failing := left and fails(demand, bucket, left) & left:
+            ruled_out[code] = ruled_out.get(code, 0) | failing
+            left ^= failing
+    return Sifted(bucket, left, ruled_out)
 
 
 def over_project_quota(demand: Demand, candidate: Candidate) -> bool:
     """Whether the project may not take so many more accelerators of this name."""
-    left = demand.quota_left.get(candidate.offering.accelerator or "")
-    return left is not None and candidate.offering.count * demand.machines > left
+    return _over_quota(demand, candidate.offering.accelerator, candidate.offering.count)
 
 
-def _other_accelerator(demand: Demand, candidate: Candidate) -> bool:
-    accelerator = candidate.offering.accelerator
+def _over_quota(demand: Demand, accelerator: str | None, count: int) -> bool:
+    left = demand.quota_left.get(accelerator or "")
+    return left is not None and count * demand.machines > left
+
+
+def _other_accelerator(demand: Demand, bucket: Bucket, _left: int) -> int:
+    accelerator, _ = bucket.family
     if not demand.resources.accelerators:
-        return accelerator is not None  # SC-209
-    return accelerator not in demand.resources.accelerators
+        return 0 if accelerator is None else bucket.everything  # SC-209
+    return 0 if accelerator in demand.resources.accelerators else bucket.everything
 
 
-def _other_count(demand: Demand, candidate: Candidate) -> bool:
-    return candidate.offering.count != demand.resources.count
+def _other_count(demand: Demand, bucket: Bucket, _left: int) -> int:
+    _, count = bucket.family
+    return 0 if count == demand.resources.count else bucket.everything
 
 
-def _accelerator_memory(demand: Demand, candidate: Candidate) -> bool:
-    return _below(
-        candidate.offering.accelerator_memory_gib, demand.resources.accelerator_memory_gib
-    )
+def _accelerator_memory(demand: Demand, bucket: Bucket, _left: int) -> int:
+    asked = demand.resources.accelerator_memory_gib
+    return 0 if asked is None else bucket.accelerator_memory.below(asked)
 
 
-def _architecture(demand: Demand, candidate: Candidate) -> bool:
-    return candidate.offering.arch != demand.resources.arch
+def _architecture(demand: Demand, bucket: Bucket, _left: int) -> int:
+    asked = demand.resources.arch
+    return 0 if asked is None else ~bucket.arches.among([asked])
 
 
-def _vcpus(demand: Demand, candidate: Candidate) -> bool:
-    return _below(candidate.offering.vcpus, demand.resources.vcpus)
+def _vcpus(demand: Demand, bucket: Bucket, _left: int) -> int:
+    asked = demand.resources.vcpus
+    return 0 if asked is None else bucket.vcpus.below(asked)
 
 
-def _memory(demand: Demand, candidate: Candidate) -> bool:
-    return _below(candidate.offering.memory_gib, demand.resources.memory_gib)
+def _memory(demand: Demand, bucket: Bucket, _left: int) -> int:
+    asked = demand.resources.memory_gib
+    return 0 if asked is None else bucket.memory.below(asked)
 
 
-def _disk(demand: Demand, candidate: Candidate) -> bool:
-    return _below(candidate.offering.disk_gib, demand.resources.disk_gib)
+def _disk(demand: Demand, bucket: Bucket, _left: int) -> int:
+    asked = demand.resources.disk_gib
+    return 0 if asked is None else bucket.disk.below(asked)
 
 
-def _below(offered: Decimal | None, asked: Decimal | None) -> bool:
-    return asked is not None and (offered is None or offered < asked)
+def _no_gang(demand: Demand, bucket: Bucket, _left: int) -> int:
+    return ~bucket.gang_capable if demand.gang_size > 1 else 0
 
 
-def _no_gang(_demand: Demand, candidate: Candidate) -> bool:
-    return not candidate.offering.gang_capable
+def _region(demand: Demand, bucket: Bucket, _left: int) -> int:
+    allowed = demand.policy.regions
+    return ~bucket.regions.among(allowed) if allowed else 0
 
 
-def _region(demand: Demand, candidate: Candidate) -> bool:
-    return candidate.offering.region_class not in demand.policy.regions
+def _closed(demand: Demand, bucket: Bucket, _left: int) -> int:
+    return bucket.names.among(demand.closed_offerings) if demand.closed_offerings else 0
 
 
-def _closed(demand: Demand, candidate: Candidate) -> bool:
-    return candidate.offering.name in demand.closed_offerings
+def _spot(demand: Demand, bucket: Bucket, _left: int) -> int:
+    return bucket.spot if demand.policy.interruptible is InterruptiblePolicy.NEVER else 0
 
 
-def _spot(_demand: Demand, candidate: Candidate) -> bool:
-    return candidate.market is Market.SPOT
+def _on_demand(demand: Demand, bucket: Bucket, _left: int) -> int:
+    return ~bucket.spot if demand.policy.interruptible is InterruptiblePolicy.REQUIRE else 0
 
 
-def _on_demand(_demand: Demand, candidate: Candidate) -> bool:
-    return candidate.market is Market.ON_DEMAND
+def _not_listed(demand: Demand, bucket: Bucket, _left: int) -> int:
+    listed = demand.policy.offerings
+    return ~bucket.names.among(listed) if listed else 0
 
 
-def _not_listed(demand: Demand, candidate: Candidate) -> bool:
-    return candidate.offering.name not in demand.policy.offerings
-
-
-def _rate(demand: Demand, candidate: Candidate) -> bool:
+def _rate(demand: Demand, bucket: Bucket, _left: int) -> int:
     limit = demand.max_rate_usd_per_hour
-    return limit is not None and candidate.rate > limit
+    return 0 if limit is None else bucket.rates.above(limit)
 
 
-def _cost(demand: Demand, candidate: Candidate) -> bool:
+def _cost(demand: Demand, bucket: Bucket, left: int) -> int:
     """Compare the whole gang's predicted cost: its members share the budget."""
     limit = demand.remaining_cost_usd
-    prediction = predict(demand.work, candidate, outlook(demand.work, candidate))
-    return limit is not None and prediction.cost_usd * demand.machines > limit
+    if limit is None:
+        return 0
+    accelerator, _ = bucket.family
+    dearer = dearer_than(limit, demand.work_on(accelerator), demand.machines)
+    return bucket.keys(one.key for one in bucket.of(left) if dearer(one))
 
 
-def _disabled(_demand: Demand, candidate: Candidate) -> bool:
-    return candidate.stats.credentials_refused or not candidate.offering.enabled
+def _disabled(_demand: Demand, bucket: Bucket, _left: int) -> int:
+    return bucket.disabled
 
 
-def _quota(demand: Demand, candidate: Candidate) -> bool:
-    return candidate.stats.supplier_quota_used_up or over_project_quota(demand, candidate)
+def _quota(demand: Demand, bucket: Bucket, _left: int) -> int:
+    return bucket.everything if _over_quota(demand, *bucket.family) else bucket.out_of_quota
 
 
-def _recently_lost(demand: Demand, candidate: Candidate) -> bool:
+def _recently_lost(demand: Demand, bucket: Bucket, _left: int) -> int:
     """A slot that made no progress on spot avoids all of it: the guard of SC-122."""
-    if demand.on_demand_only and candidate.market is Market.SPOT:
-        return True
-    return candidate.key in demand.lost
+    lost = bucket.keys(demand.lost)
+    return lost | bucket.spot if demand.on_demand_only else lost
 
 
-def _backing_off(demand: Demand, candidate: Candidate) -> bool:
-    until = candidate.stats.backoff_until
-    return until is not None and until > demand.now
+def _backing_off(demand: Demand, bucket: Bucket, _left: int) -> int:
+    return bucket.resting(demand.now)
 
 
-def _unhealthy(_demand: Demand, candidate: Candidate) -> bool:
-    return candidate.stats.health < UNHEALTHY_BELOW
+def _unhealthy(_demand: Demand, bucket: Bucket, _left: int) -> int:
+    return bucket.unhealthy
 
 
-def _gang_too_large(demand: Demand, candidate: Candidate) -> bool:
+def _gang_too_large(demand: Demand, bucket: Bucket, left: int) -> int:
     """A gang needs room within one supplier offer (SC-131); no room at all is row 21."""
-    room = demand.snapshot.largest_available(candidate)
-    return room is not None and 0 < room < demand.gang_size
+    if demand.gang_size <= 1:
+        return 0
+    return _roomless(demand, bucket, left, demand.gang_size) & ~_roomless(demand, bucket, left, 1)
 
 
-def _no_capacity(demand: Demand, candidate: Candidate) -> bool:
+def _no_capacity(demand: Demand, bucket: Bucket, left: int) -> int:
     if demand.gang_size > 1:
-        return demand.snapshot.largest_available(candidate) == 0
-    return demand.snapshot.available(candidate) == 0
+        return _roomless(demand, bucket, left, 1)
+    return demand.snapshot.full(bucket)
 
 
-@dataclass(frozen=True, slots=True)
-class _Filter:
-    """One row of SC-310; `applies` tells whether a demand can fail it at all."""
+def _roomless(demand: Demand, bucket: Bucket, left: int, machines: int) -> int:
+    """Return those of which no supplier offer has room for so many machines, as far as known."""
+    found = bucket.largest.below(machines) & bucket.largest.above(-1)
+    if demand.snapshot.taken:
+        for one in bucket.of(bucket.names.among(demand.snapshot.taken) & left & ~found):
+            room = demand.snapshot.largest_available(one)
+            if room is not None and room < machines:
+                found |= bucket.keys([one.key])
+    return found
 
-    code: RejectionCode
-    fails: Callable[[Demand, Candidate], bool]
-    applies: Callable[[Demand], bool] | None = None
 
+Filter = Callable[[Demand, Bucket, int], int]
+"""Answers with the members of a bucket that fail, at least all of those that are `left`."""
 
-_FILTERS = (
-    _Filter(RejectionCode.ACCELERATOR_MISMATCH, _other_accelerator),
-    _Filter(RejectionCode.ACCELERATOR_COUNT_MISMATCH, _other_count),
-    _Filter(
-        RejectionCode.ACCELERATOR_MEMORY_TOO_SMALL,
-        _accelerator_memory,
-        lambda demand: demand.resources.accelerator_memory_gib is not None,
-    ),
-    _Filter(
-        RejectionCode.ARCHITECTURE_MISMATCH,
-        _architecture,
-        lambda demand: demand.resources.arch is not None,
-    ),
-    _Filter(RejectionCode.CPU_TOO_SMALL, _vcpus, lambda demand: demand.resources.vcpus is not None),
-    _Filter(
-        RejectionCode.MEMORY_TOO_SMALL,
-        _memory,
-        lambda demand: demand.resources.memory_gib is not None,
-    ),
-    _Filter(
-        RejectionCode.DISK_TOO_SMALL, _disk, lambda demand: demand.resources.disk_gib is not None
-    ),
-    _Filter(RejectionCode.GANG_UNSUPPORTED, _no_gang, lambda demand: demand.gang_size > 1),
-    _Filter(RejectionCode.REGION_NOT_ALLOWED, _region, lambda demand: bool(demand.policy.regions)),
-    _Filter(RejectionCode.NOT_ENTITLED, _closed, lambda demand: bool(demand.closed_offerings)),
-    _Filter(
-        RejectionCode.INTERRUPTIBLE_NOT_ALLOWED,
-        _spot,
-        lambda demand: demand.policy.interruptible is InterruptiblePolicy.NEVER,
-    ),
-    _Filter(
-        RejectionCode.INTERRUPTIBLE_REQUIRED,
-        _on_demand,
-        lambda demand: demand.policy.interruptible is InterruptiblePolicy.REQUIRE,
-    ),
-    _Filter(
-        RejectionCode.NOT_IN_ALLOW_LIST, _not_listed, lambda demand: bool(demand.policy.offerings)
-    ),
-    _Filter(
-        RejectionCode.RATE_ABOVE_LIMIT,
-        _rate,
-        lambda demand: demand.max_rate_usd_per_hour is not None,
-    ),
-    _Filter(
-        RejectionCode.COST_ABOVE_LIMIT, _cost, lambda demand: demand.remaining_cost_usd is not None
-    ),
-    _Filter(RejectionCode.DISABLED, _disabled),
-    _Filter(RejectionCode.QUOTA_EXCEEDED, _quota),
-    _Filter(
-        RejectionCode.RECENTLY_LOST,
-        _recently_lost,
-        lambda demand: demand.on_demand_only or bool(demand.lost),
-    ),
-    _Filter(RejectionCode.BACKING_OFF, _backing_off),
-    _Filter(RejectionCode.UNHEALTHY, _unhealthy),
-    _Filter(RejectionCode.GANG_TOO_LARGE, _gang_too_large, lambda demand: demand.gang_size > 1),
-    _Filter(RejectionCode.INSUFFICIENT_CAPACITY, _no_capacity),
+_FILTERS: tuple[tuple[RejectionCode, Filter], ...] = (
+    (RejectionCode.ACCELERATOR_MISMATCH, _other_accelerator),
+    (RejectionCode.ACCELERATOR_COUNT_MISMATCH, _other_count),
+    (RejectionCode.ACCELERATOR_MEMORY_TOO_SMALL, _accelerator_memory),
+    (RejectionCode.ARCHITECTURE_MISMATCH, _architecture),
+    (RejectionCode.CPU_TOO_SMALL, _vcpus),
+    (RejectionCode.MEMORY_TOO_SMALL, _memory),
+    (RejectionCode.DISK_TOO_SMALL, _disk),
+    (RejectionCode.GANG_UNSUPPORTED, _no_gang),
+    (RejectionCode.REGION_NOT_ALLOWED, _region),
+    (RejectionCode.NOT_ENTITLED, _closed),
+    (RejectionCode.INTERRUPTIBLE_NOT_ALLOWED, _spot),
+    (RejectionCode.INTERRUPTIBLE_REQUIRED, _on_demand),
+    (RejectionCode.NOT_IN_ALLOW_LIST, _not_listed),
+    (RejectionCode.RATE_ABOVE_LIMIT, _rate),
+    (RejectionCode.COST_ABOVE_LIMIT, _cost),
+    (RejectionCode.DISABLED, _disabled),
+    (RejectionCode.QUOTA_EXCEEDED, _quota),
+    (RejectionCode.RECENTLY_LOST, _recently_lost),
+    (RejectionCode.BACKING_OFF, _backing_off),
+    (RejectionCode.UNHEALTHY, _unhealthy),
+    (RejectionCode.GANG_TOO_LARGE, _gang_too_large),
+    (RejectionCode.INSUFFICIENT_CAPACITY, _no_capacity),
 )
 """In the order of SC-310."""
+
+_PERMANENT = tuple(row for row in _FILTERS if row[0].permanent)
+_TRANSIENT = tuple(row for row in _FILTERS if not row[0].permanent)
+_UNFORGIVEN = tuple(row for row in _TRANSIENT if not row[0].soft)

@@ -41,6 +41,13 @@ class PlacementRequest:
     lost: tuple[LostCandidate, ...] = ()
     failed: tuple[FailedAcquisition, ...] = ()
     on_demand_only: bool = False
+    calibrations: Mapping[str | None, float] = field(default_factory=dict)
+    """Factors on the hours by accelerator, None for none; 1 where nothing is known (SC-352)."""
+
+    @property
+    def accelerators(self) -> tuple[str | None, ...]:
+        """What is allowed, each once, in the order asked for; (None,) without any (SC-209)."""
+        return tuple(dict.fromkeys(self.resources.accelerators)) or (None,)
 
     @classmethod
     def of(
@@ -52,7 +59,7 @@ class PlacementRequest:
         resumes: bool = False,
         restore_bytes: int | None = None,
         usual_hours: float = 1.0,
-        calibration: float = 1.0,
+        calibrations: Mapping[str | None, float] | None = None,
         start_deadline: datetime | None = None,
         closed_offerings: tuple[str, ...] = (),
         quota_left: Mapping[str, int] | None = None,
@@ -63,11 +70,11 @@ class PlacementRequest:
         """Make the request of one slot, or of one gang, of a workload.
 
         `remaining_cost_usd` is what is left of the workload's limit, None without one.
-        `usual_hours` stands in where the spec estimates nothing; `calibration` is the
-        factor of SC-352; `restore_bytes` is the size of the checkpoint to restore.
+        `usual_hours` stands in where the spec estimates nothing; `calibrations` are the
+        factors of SC-352; `restore_bytes` is the size of the checkpoint to restore.
         """
         estimate = spec.estimate_hours
-        hours = (usual_hours if estimate is None else float(estimate)) * calibration
+        hours = usual_hours if estimate is None else float(estimate)
         if cursor is not None and cursor.total > 0:
             hours *= 1.0 - cursor.completed / cursor.total
         return cls(
@@ -90,10 +97,12 @@ class PlacementRequest:
             lost=lost,
             failed=failed,
             on_demand_only=on_demand_only,
+            calibrations=calibrations or {},
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Write the request as it is kept with its decision."""
+        """Write the request as it is kept with its decision; calibrations only if there are any."""
+        calibrated = {name or "": factor for name, factor in self.calibrations.items()}
         return {
             "resources": self.resources.to_json(),
             "placement": self.policy.to_json(),
@@ -121,6 +130,7 @@ class PlacementRequest:
                 for one in self.failed
             ],
             "onDemandOnly": self.on_demand_only,
+            **({"calibrations": dict(sorted(calibrated.items()))} if calibrated else {}),
         }
 
     @classmethod
@@ -158,6 +168,9 @@ class PlacementRequest:
                 for one in kept["failed"]
             ),
             on_demand_only=bool(kept["onDemandOnly"]),
+            calibrations={
+                name or None: float(factor) for name, factor in kept.get("calibrations", {}).items()
+            },
         )
 
 

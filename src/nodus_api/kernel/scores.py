@@ -6,12 +6,34 @@ from constants of the catalog, never from other candidates (SC-321).
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 
-from nodus_api.kernel.money import SCORE_DIGITS, round_half_up
-from nodus_api.kernel.offering import Candidate
+from nodus_api.kernel.candidate import Candidate, Figures
+from nodus_api.kernel.money import SCORE_DIGITS, millionths, round_half_up
 from nodus_api.kernel.vocabulary import Profile
+
+__all__ = [
+    "NAMES",
+    "SECONDS",
+    "WEIGHTS",
+    "Outlook",
+    "Scores",
+    "Work",
+    "decay",
+    "exp_rounded",
+    "forecaster",
+    "growth",
+    "millionths",
+    "outlook",
+    "resumed_hours",
+    "rounded",
+    "score",
+    "scorer",
+    "weigh",
+    "young_interval",
+]
 
 NAMES = ("fit", "timeToResult", "costToComplete", "recoveryValue", "health")
 
@@ -38,7 +60,7 @@ class Work:
     """What there is to do, as the scores see it: hours at speed 1, costs of saving.
 
     `interval_seconds` is τ, None where it follows Young's rule (SC-144); `cost_seconds`
-    is δ; `restore_seconds` is R. `sizes` are (requested, attribute of the class) of the
+    is δ; `restore_seconds` is R. `sizes` are (requested, field of Figures) of the
     dimensions asked for; `reference_rate` is the hourly rate that anchors K.
     """
 
@@ -50,6 +72,8 @@ class Work:
     resumes: bool
     reference_rate: float
     sizes: tuple[tuple[float, str], ...]
+    calibration: float = 1.0
+    """The factor on the hours where it runs (SC-352); anchors are without it (SC-321)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,72 +106,134 @@ class Scores:
 
     def total(self, profile: Profile) -> int:
         """Return the weighted sum in whole millionths (SC-323)."""
-        fit, time, cost, recovery, health = WEIGHTS[profile]
-        return millionths(
-            fit * self.fit
-            + time * self.time_to_result
-            + cost * self.cost_to_complete
-            + recovery * self.recovery_value
-            + health * self.health
-        )
+        return weigh(WEIGHTS[profile], *self._values())
 
     def published(self) -> dict[str, Decimal]:
         """Return the scores by name, to 4 digits half up (SC-320)."""
-        values = (
+        values = self._values()
+        return {
+            name: rounded(value, SCORE_DIGITS) for name, value in zip(NAMES, values, strict=True)
+        }
+
+    def _values(self) -> tuple[float, float, float, float, float]:
+        return (
             self.fit,
             self.time_to_result,
             self.cost_to_complete,
             self.recovery_value,
             self.health,
         )
-        return {
-            name: rounded(value, SCORE_DIGITS) for name, value in zip(NAMES, values, strict=True)
-        }
 
 
 def outlook(work: Work, candidate: Candidate) -> Outlook:
     """Return time, cost and waste of the work on a candidate (SC-320)."""
-    stats = candidate.stats
-    rate = float(candidate.rate)
-    wait = stats.grant_p50 / SECONDS
-    boot = stats.boot_p50 / SECONDS
-    teardown = stats.teardown_p50 / SECONDS
-    restore = work.restore_seconds / SECONDS
-    hours = work.hours / float(candidate.offering.speed)
-    rate_of_loss = stats.interruptions_per_hour
-    interval: float | None = None
-    if work.restartable:
-        interval = _interval(work, hours, rate_of_loss)
-        saving = work.cost_seconds / SECONDS / interval
-        waste = saving + rate_of_loss * (interval / 2.0 + restore + boot)
-    else:
-        waste = growth(rate_of_loss * hours) - 1.0
-    program = hours * (1.0 + waste)
-    resumed = restore if work.resumes else 0.0
+    figures = candidate.figures
+    hours, interval, waste, time, cost = forecaster(work)(figures)
     return Outlook(
         work_hours=hours,
         interval_hours=interval,
         waste=waste,
-        boot_hours=boot,
-        restore_hours=resumed,
-        teardown_hours=teardown,
-        time_to_result=wait + boot + resumed + program,
-        cost_to_complete=rate * (boot + resumed + program + teardown),
+        boot_hours=figures.boot_hours,
+        restore_hours=resumed_hours(work),
+        teardown_hours=figures.teardown_hours,
+        time_to_result=time,
+        cost_to_complete=cost,
     )
 
 
 def score(work: Work, candidate: Candidate, seen: Outlook) -> Scores:
     """Return the five scores of a candidate that can do the work (SC-320)."""
+    fit, time, cost, recovery = scorer(work)(
+        candidate.figures, seen.waste, seen.time_to_result, seen.cost_to_complete
+    )
+    return Scores(
+        fit=fit,
+        time_to_result=time,
+        cost_to_complete=cost,
+        recovery_value=recovery,
+        health=candidate.figures.health,
+    )
+
+
+Forecast = tuple[float, float | None, float, float, float]
+"""W_o, τ, w, T and C of SC-320, as the fields of `Outlook` are named.
+
+A tuple: a placement makes hundreds, and only the best five become values with names.
+"""
+
+
+def forecaster(work: Work) -> Callable[[Figures], Forecast]:
+    """Return the forecast of this work as a function of a candidate's figures (SC-320)."""
+    restore = work.restore_seconds / SECONDS
+    resumed = resumed_hours(work)
+    saving_hours = work.cost_seconds / SECONDS
+    given = None if work.interval_seconds is None else work.interval_seconds / SECONDS
+    work_hours = work.hours * work.calibration
+    restartable, cost_seconds = work.restartable, work.cost_seconds
+
+    def forecast(figures: Figures) -> Forecast:
+        rate, wait, boot, teardown, speed, rate_of_loss, *_ = figures
+        hours = work_hours / speed
+        interval: float | None = None
+        if restartable:
+            interval = given
+            if interval is None:
+                interval = young_interval(cost_seconds, rate_of_loss, hours)
+            waste = saving_hours / interval + rate_of_loss * (interval / 2.0 + restore + boot)
+        else:
+            waste = growth(rate_of_loss * hours) - 1.0
+        program = hours * (1.0 + waste)
+        time = wait + boot + resumed + program
+        return hours, interval, waste, time, rate * (boot + resumed + program + teardown)
+
+    return forecast
+
+
+def scorer(work: Work) -> Callable[[Figures, float, float, float], tuple[float, ...]]:
+    """Return fit, time, cost and recovery as a function of figures, w, T and C (SC-320)."""
     anchor_time = work.hours + START_ALLOWANCE_SECONDS / SECONDS
     anchor_cost = anchor_time * work.reference_rate
-    costs = anchor_cost + seen.cost_to_complete
-    return Scores(
-        fit=_fit(work, candidate),
-        time_to_result=anchor_time / (anchor_time + seen.time_to_result),
-        cost_to_complete=anchor_cost / costs if costs > 0.0 else 1.0,
-        recovery_value=1.0 / (1.0 + seen.waste),
-        health=candidate.stats.health,
+    sizes = [(requested, Figures._fields.index(attribute)) for requested, attribute in work.sizes]
+    dimensions = len(sizes)
+
+    def scores(
+        figures: Figures, waste: float, time: float, cost: float
+    ) -> tuple[float, float, float, float]:
+        fit = 1.0
+        if dimensions:
+            total = 0.0
+            for requested, place in sizes:  # not sum(): since 3.12 it adds in another way
+                total += requested / figures[place]
+            fit = total / dimensions
+        costs = anchor_cost + cost
+        return (
+            fit,
+            anchor_time / (anchor_time + time),
+            anchor_cost / costs if costs > 0.0 else 1.0,
+            1.0 / (1.0 + waste),
+        )
+
+    return scores
+
+
+def weigh(
+    weights: tuple[float, float, float, float, float],
+    fit: float,
+    time: float,
+    cost: float,
+    recovery: float,
+    health: float,
+) -> int:
+    """Return the weighted sum of the five scores in whole millionths (SC-323)."""
+    by_fit, by_time, by_cost, by_recovery, by_health = weights
+    return millionths(
+        by_fit * fit + by_time * time + by_cost * cost + by_recovery * recovery + by_health * health
     )
+
+
+def resumed_hours(work: Work) -> float:
+    """Return R for an Attempt that resumes, else 0."""
+    return work.restore_seconds / SECONDS if work.resumes else 0.0
 
 
 def young_interval(cost_seconds: float, interruptions_per_hour: float, work_hours: float) -> float:
@@ -183,26 +269,6 @@ def exp_rounded(exponent: float) -> float:
     return float(f"{math.exp(exponent):.11e}")
 
 
-def millionths(value: float) -> int:
-    """Return a value in whole millionths, half up."""
-    return math.floor(value * 1e6 + 0.5)
-
-
 def rounded(value: float, digits: int) -> Decimal:
     """Return a double with `digits` decimals, half up, from its shortest text (SC-324)."""
     return round_half_up(Decimal(repr(value)), digits)
-
-
-def _interval(work: Work, hours: float, rate_of_loss: float) -> float:
-    if work.interval_seconds is not None:
-        return work.interval_seconds / SECONDS
-    return young_interval(work.cost_seconds, rate_of_loss, hours)
-
-
-def _fit(work: Work, candidate: Candidate) -> float:
-    if not work.sizes:
-        return 1.0
-    total = 0.0
-    for requested, attribute in work.sizes:  # not sum(): since 3.12 it adds in another way
-        total += requested / float(getattr(candidate.offering, attribute))
-    return total / len(work.sizes)

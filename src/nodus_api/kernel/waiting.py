@@ -4,20 +4,20 @@ The sentences state facts of the decision only; no countdown, since every change
 the text is a watch event. `nodus explain` prints the same ones, one a rejected class.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import partial
 
-from nodus_api.kernel.offering import Candidate, CandidateKey
+from nodus_api.kernel.offering import Candidate
 from nodus_api.kernel.rejection import (
     UNHEALTHY_BELOW,
     Demand,
     RejectionCode,
+    Sifted,
     over_project_quota,
 )
 from nodus_api.kernel.vocabulary import WaitingFor
-
-Failures = Mapping[CandidateKey, tuple[Candidate, RejectionCode]]
 
 _WAITS = {
     RejectionCode.INSUFFICIENT_CAPACITY: WaitingFor.CAPACITY,
@@ -42,15 +42,18 @@ def waiting_for(counters: Mapping[str, int]) -> WaitingFor:
     )
 
 
-def waiting_message(demand: Demand, failures: Failures, next_try: datetime | None) -> str:
+def waiting_message(demand: Demand, sifted: Sequence[Sifted], next_try: datetime | None) -> str:
     """Return the sentence of a decision that chose nothing.
 
-    `failures` are the candidates of the families asked for; `next_try` is the end of the
-    first backoff, if something backs off.
+    `sifted` are the buckets of the families asked for, of which nothing is feasible; `next_try` is
+    the end of the first backoff, if something backs off.
     """
-    if not failures:
+    codes = {code for one in sifted for code in one.ruled_out}
+    if not codes:
         return _nothing_offered(demand)
-    candidate, code = min(failures.values(), key=_nearest)
+    code = max(codes, key=lambda one: one.number)
+    nearest = (candidate for one in sifted for candidate in one.failing(code))
+    candidate = min(nearest, key=partial(_nearest, code))
     if code in _SIZES:
         attribute, unit = _SIZES[code]
         asked = _plain(getattr(demand.resources, attribute))
@@ -58,7 +61,7 @@ def waiting_message(demand: Demand, failures: Failures, next_try: datetime | Non
     sentence = explain(demand, candidate, code)
     if code.permanent:
         return sentence
-    tried = len({name for name, _ in failures})
+    tried = sum(one.bucket.classes for one in sifted)
     words = f"{tried} {'class' if tried == 1 else 'classes'} tried: {sentence}"
     return words if next_try is None else f"{words}, next try at {_rfc3339(next_try)}"
 
@@ -73,12 +76,11 @@ def explain(demand: Demand, candidate: Candidate, code: RejectionCode) -> str:
     return f"{name} {_SENTENCES[code](demand, candidate)}"
 
 
-def _nearest(miss: tuple[Candidate, RejectionCode]) -> tuple[int, Decimal, Decimal, str]:
-    """Order misses: the furthest in the table, the largest in what it lacks, the cheapest."""
-    candidate, code = miss
+def _nearest(code: RejectionCode, candidate: Candidate) -> tuple[Decimal, Decimal, str]:
+    """Order those that fail one filter: the largest in what they lack, then the cheapest."""
     attribute = _SIZES[code][0] if code in _SIZES else "count"
     size = Decimal(getattr(candidate.offering, attribute) or 0)
-    return (-code.number, -size, candidate.rate, candidate.offering.name)
+    return (-size, candidate.rate, candidate.offering.name)
 
 
 def _nothing_offered(demand: Demand) -> str:

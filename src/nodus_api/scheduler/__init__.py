@@ -8,6 +8,11 @@ loop that still runs is refused by the token. It costs a short read of due rows 
 Decision 2. **The database's time is read with the fence.** Each writing transaction asks for the
 token and the time in one statement, so that a supplier's answer is never compared with a moment
 before it (P-10), at no cost. (One reading a pass would be older than what the pass has learnt.)
+
+Decision 3. **What a transaction teaches is written in it.** Offers are judged by facts that are
+read off what the decisions of a batch changed, in one place, whichever step made them (`learning`,
+`calibrating`); so nothing is learnt twice or lost in a crash. It costs a read and a write of a few
+rows in each batch that learns something.
 """
 
 from nodus_api.scheduler.context import Pace, Retention

@@ -16,8 +16,9 @@ from functools import partial
 from nodus_api.kernel import events
 from nodus_api.kernel.lifecycle import advance
 from nodus_api.kernel.vocabulary import MachineState, Market, Reason, Stage
-from nodus_api.scheduler.catalog import alert_of_closed, note_deliveries
+from nodus_api.scheduler.catalog import Catalog
 from nodus_api.scheduler.context import LoopContext
+from nodus_api.scheduler.deliveries import alert_of_closed, note_deliveries
 from nodus_api.scheduler.granting import granted, seen
 from nodus_api.scheduler.handing_back import without_machine
 from nodus_api.scheduler.intents import intent_of
@@ -160,6 +161,9 @@ async def _apply(
     They answer creates, or with `rests` finds: the seconds until the next look after a vain one.
     """
     answered = [one for one in sightings if one.no in answers]
+    if not answered:
+        return
+    catalog = loop.view.last or await loop.view.look(await loop.agenda.now())
     closed: set[int] = set()
 
     async def work(batch: Batch) -> None:
@@ -171,7 +175,7 @@ async def _apply(
                 if answer is _NO_ANSWER or machine.state is not MachineState.REQUESTED:
                     continue
                 rest = None if rests is None else rests.get(machine.no or 0, 0.0)
-                record = _answered(loop, record, tenancy, answer, batch.now, rest)
+                record = _answered(loop, catalog, record, tenancy, answer, batch.now, rest)
                 if rest is None and isinstance(answer, NoCapacity | Quota | Auth):
                     whys = refused.setdefault(machine.offer, {})
                     if whys.get(machine.market) is not Failure.AUTH:
@@ -188,6 +192,7 @@ async def _apply(
 
 def _answered(
     loop: LoopContext,
+    catalog: Catalog,
     record: AttemptRecord,
     tenancy: Tenancy,
     answer: Found,
@@ -204,7 +209,9 @@ def _answered(
         loop.failed_call("create" if creating else "find", answer)
     match answer:
         case MachineView() if seen(answer):
-            return granted(loop.metrics, record, tenancy, answer, now)
+            machine = tenancy.machine
+            boot = timedelta(seconds=catalog.known(machine.offering, machine.market).boot_p95)
+            return granted(loop.metrics, record, tenancy, answer, now, boot_p95=boot)
         case MachineView():
             return _pending(record, tenancy, answer, now)
         case None:

@@ -1,11 +1,14 @@
-"""The catalog as placement sees it: classes with their markets, and the offers behind them."""
+"""The catalog as placement sees it: classes with their markets, and the offers behind them.
 
-import logging
+It is put together once a catalog change. Between two of them only what was learnt is read anew, and
+only the classes that it is about change; what a step takes lies over the catalog as an overlay.
+"""
+
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from hashlib import sha256
 
+from nodus_api.kernel.experience import statistics, together
 from nodus_api.kernel.offering import (
     CandidateKey,
     CandidateStats,
@@ -13,18 +16,11 @@ from nodus_api.kernel.offering import (
     OfferingClass,
     candidates_of,
 )
-from nodus_api.kernel.prediction import interruption_rate
-from nodus_api.kernel.vocabulary import Market, Reason, Trigger
-from nodus_api.scheduler.context import LoopContext
-from nodus_api.storage.batch import Batch
-from nodus_api.storage.catalog_store import Failure, Offer, OfferStats, read_stats, write_stats
+from nodus_api.kernel.vocabulary import Market
+from nodus_api.storage.catalog_store import CatalogStore, Failure, News, Offer, OfferStats
 
-log = logging.getLogger(__name__)
-
-LONGEST_BACKOFF = timedelta(seconds=1800)
-FIRST_BACKOFF = timedelta(seconds=30)
-
-_NEVER_READY = (Reason.STARTUP_TIMEOUT, Reason.READINESS_FAILED)
+SNAPSHOT_AGE = timedelta(seconds=10)
+"""How old statistics may become (SC-205)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +30,10 @@ class Catalog:
     snapshot: CatalogSnapshot
     offers: Mapping[str, tuple[Offer, ...]]
     """Enabled offers by class, cheapest first, then by number (SC-360)."""
+    classes: Mapping[int, str]
+    """The class of each offer, by its number."""
+    taken: Mapping[int, int] = field(default_factory=dict)
+    """Machines of each offer, by its number, that this step has spoken for (SC-371)."""
 
     @classmethod
     def of(
@@ -58,6 +58,31 @@ class Catalog:
                 name: tuple(sorted(several, key=lambda one: (one.cost_on_demand, one.no or 0)))
                 for name, several in by_class.items()
             },
+            classes={
+                one.no: name for name, several in by_class.items() for one in several if one.no
+            },
+        )
+
+    def after(self, news: News, now: datetime) -> "Catalog":
+        """Return the catalog as it is known now, with nothing taken.
+
+        Classes of whose offers nothing is new keep their statistics, but where one rests: its rest
+        may be over.
+        """
+        offers: dict[str, tuple[Offer, ...]] = {}
+        known: dict[CandidateKey, CandidateStats] = {}
+        for name, several in self.offers.items():
+            renewed = tuple(news.of(one) for one in several)
+            if renewed == several and not any(map(_rests, several)):
+                continue
+            offers[name] = renewed
+            for market in Market:
+                known[name, market] = _class_stats(renewed, market, now)
+        return replace(
+            self,
+            snapshot=self.snapshot.knowing(known),
+            offers={**self.offers, **offers},
+            taken={},
         )
 
     def choose(self, key: CandidateKey, now: datetime, *, machines: int = 1) -> Offer | None:
@@ -68,27 +93,30 @@ class Catalog:
             offers = tuple(sorted(offers, key=lambda one: (one.cost_spot or 0, one.no or 0)))
         for offer in offers:
             room = free(offer, market)
+            left = None if room is None else room - self.taken.get(offer.no or 0, 0)
             rests = offer.closed or backing_off(offer, market, now)
-            if not rests and (room is None or room >= machines):
+            if not rests and (left is None or left >= machines):
                 return offer
         return None
 
     def after_taking(self, key: CandidateKey, offer: Offer, *, machines: int = 1) -> "Catalog":
         """Return the catalog with machines of an offer spoken for (SC-371)."""
-        offering, _ = key
-        taken = replace(offer, requested_since=offer.requested_since + machines)
-        several = tuple(taken if one.no == offer.no else one for one in self.offers[offering])
-        return Catalog(
+        number = offer.no or 0
+        return replace(
+            self,
             snapshot=self.snapshot.after_taking(key, machines),
-            offers={**self.offers, offering: several},
+            taken={**self.taken, number: self.taken.get(number, 0) + machines},
         )
+
+    def known(self, offering: str, market: Market) -> CandidateStats:
+        """Return what is known of a candidate; the priors, if it is not on offer."""
+        candidate = self.snapshot.find((offering, market))
+        return CandidateStats() if candidate is None else candidate.stats
 
     def stats_of(self, number: int, market: Market) -> OfferStats | None:
         """Return what is known of an offer; None if it is not on offer any more."""
-        for offer in (one for several in self.offers.values() for one in several):
-            if offer.no == number:
-                return offer.stats.get(market)
-        return None
+        several = self.offers.get(self.classes.get(number, ""), ())
+        return next((one.stats.get(market) for one in several if one.no == number), None)
 
 
 def free(offer: Offer, market: Market) -> int | None:
@@ -105,96 +133,42 @@ def backing_off(offer: Offer, market: Market, now: datetime) -> bool:
     return stats is not None and stats.backoff_until is not None and stats.backoff_until > now
 
 
-async def note_deliveries(
-    loop: LoopContext, batch: Batch, outcomes: Mapping[int, Mapping[Market, Failure | None]]
-) -> set[int]:
-    """Remember which offers delivered, in the transaction that writes the outcome (SC-360).
-
-    None is a delivery. Of several outcomes at once a failure is what the next one would get.
-    Refused credentials close an offer, whatever its machines on the way still bring.
-    Return the offers that are closed by this.
-    """
-    known = await read_stats(batch.connection, list(outcomes))
-    changed: dict[int, list[OfferStats]] = {}
-    for offer, markets in outcomes.items():
-        for market, failure in markets.items():
-            before = known.get((offer, market), OfferStats(market=market, updated=batch.now))
-            after = _failed(before, offer, failure, batch.now) if failure else _delivered(before)
-            if after != before:
-                changed.setdefault(offer, []).append(after)
-    await write_stats(batch.connection, changed)
-    if any(any(markets.values()) for markets in outcomes.values()):
-        loop.offers_due = loop.clock.monotonic()
-    was_closed = {no for (no, _), stats in known.items() if stats.failure is Failure.AUTH}
-    refused = {no for no, markets in outcomes.items() if Failure.AUTH in markets.values()}
-    return refused - was_closed
+def _rests(offer: Offer) -> bool:
+    return any(one.backoff_until is not None for one in offer.stats.values())
 
 
-async def note_starts(loop: LoopContext, batch: Batch) -> None:
-    """Let the offers rest whose machines did not become ready in this transaction (SC-360).
+class CatalogView:
+    """The catalog of one reign, put together once a change of what is on offer."""
 
-    A program that started is the success that ends a row of failures: a grant alone is none,
-    or machines that never become ready would be asked for every 30 s for ever. To be called
-    when the batch's decisions are made.
-    """
-    outcomes: dict[int, dict[Market, Failure | None]] = {}
-    for no, record in batch.records.items():
-        if record.attempt.command_started and not batch.loaded[no].attempt.command_started:
-            for tenancy in record.held:
-                if tenancy.lease.won:
-                    outcomes.setdefault(tenancy.machine.offer, {}).setdefault(
-                        tenancy.machine.market, None
-                    )
-        drilled = record.attempt.interruption and (
-            record.attempt.interruption.trigger is Trigger.DRILL
-        )
-        if drilled:
-            continue  # its machine did nothing wrong (SC-630)
-        if batch.loaded[no].attempt.live and record.attempt.reason in _NEVER_READY:
-            for tenancy in record.held:
-                machine = tenancy.machine
-                outcomes.setdefault(machine.offer, {})[machine.market] = Failure.NEVER_READY
-    if outcomes:
-        await note_deliveries(loop, batch, outcomes)
+    def __init__(self, store: CatalogStore) -> None:
+        """Read from this store; nothing is read yet."""
+        self._store = store
+        self._kept: Catalog | None = None
+        self._fresh_until: datetime | None = None
 
+    @property
+    def last(self) -> Catalog | None:
+        """The catalog as it was looked at last; None before the first look."""
+        return self._kept
 
-def alert_of_closed(loop: LoopContext, offers: Iterable[int]) -> None:
-    """Say once of each offer that it is closed, and how it is opened again (SC-617)."""
-    for offer in sorted(offers):
-        loop.metrics.closed_offers.inc()
-        log.error(
-            "an offer is closed: the supplier refuses our credentials; mend them and restart the "
-            "scheduler, or it is tried again after its rest",
-            extra={"offer": offer},
-        )
+    async def look(self, now: datetime) -> Catalog:
+        """Return the catalog of this moment, with nothing taken.
 
-
-def _delivered(stats: OfferStats) -> OfferStats:
-    if stats.failure is Failure.AUTH:
-        return stats
-    return replace(stats.failing(None), failures_in_row=0, backoff_until=None)
-
-
-def _failed(stats: OfferStats, offer: int, failure: Failure, now: datetime) -> OfferStats:
-    """Let an offer rest for 30·2^k s, at most 1,800 s, ± 20 % by a hash (SC-360)."""
-    if stats.failure is Failure.AUTH:
-        failure = Failure.AUTH
-    k = stats.failures_in_row
-    wait = min(FIRST_BACKOFF * (1 << min(k, 6)), LONGEST_BACKOFF)
-    share = int.from_bytes(sha256(f"{offer}/{stats.market}/{k}".encode()).digest()[:4]) % 401
-    return replace(
-        stats.failing(failure),
-        available=0,
-        failures_in_row=k + 1,
-        backoff_until=now + wait * (800 + share) / 1000,
-        updated=now,
-    )
-
-
-async def load_catalog(loop: LoopContext, now: datetime) -> Catalog:
-    """Load the catalog of this moment."""
-    classes, offers = await loop.catalog.load()
-    return Catalog.of(classes, offers, now)
+        The statistics of offers that this reign has not written to are at most 10 s old (SC-205);
+        what it has written, and the machines that it asked for, are read each time.
+        """
+        fresh = self._fresh_until is not None and now < self._fresh_until
+        news = None
+        if self._kept is not None:
+            news = await self._store.news(everything=not fresh)
+        if self._kept is None or news is None:
+            classes, offers = await self._store.load()
+            self._kept, fresh = Catalog.of(classes, offers, now), False
+        else:
+            self._kept = self._kept.after(news, now)
+        if not fresh:
+            self._fresh_until = now + SNAPSHOT_AGE
+        return self._kept
 
 
 def _class_stats(offers: Sequence[Offer], market: Market, now: datetime) -> CandidateStats:
@@ -207,8 +181,9 @@ def _class_stats(offers: Sequence[Offer], market: Market, now: datetime) -> Cand
     resting = [one.stats[market] for one in offers if backing_off(one, market, now)]
     ends = [one.backoff_until for one in resting if one.backoff_until is not None]
     all_rest = bool(ends) and len(ends) == len(offers)
-    return CandidateStats(
-        interruptions_per_hour=interruption_rate(market, interruptions=0.0, exposure_hours=0.0),
+    taught = [one.stats[market].experience for one in offers if market in one.stats]
+    return replace(
+        statistics(together(taught, now), market),
         available=None if unknown else sum(known),
         largest_available=None if unknown else max(known, default=0),
         backoff_until=min(ends) if all_rest else None,

@@ -11,8 +11,11 @@ from uuid import UUID
 from nodus_api.clock import Clock
 from nodus_api.kernel.placement import Decide, place
 from nodus_api.kernel.vocabulary import Stage
+from nodus_api.scheduler.calibrating import calibrate
+from nodus_api.scheduler.catalog import CatalogView
 from nodus_api.scheduler.errands import Calls
 from nodus_api.scheduler.ganging import chunks, move_together
+from nodus_api.scheduler.learning import learn
 from nodus_api.scheduler.metrics import LoopMetrics
 from nodus_api.scheduler.setbacks import Item, Setbacks
 from nodus_api.scheduler.settling import settle
@@ -104,6 +107,12 @@ class LoopContext:
     notices_due: bool = False
     """Whether the supplier is asked for its notices before the next full pass."""
     setbacks: Setbacks = field(default_factory=Setbacks)
+    view: CatalogView = field(init=False)
+    """What placement sees of `catalog`."""
+
+    def __post_init__(self) -> None:
+        """Open the view of the catalog."""
+        self.view = CatalogView(self.catalog)
 
     async def in_batches(
         self, step: str, nos: Sequence[int], work: Work, *, then: Callable[[], None] | None = None
@@ -163,6 +172,9 @@ class LoopContext:
             await work(batch)
             await move_together(batch)
             settle(batch)
+            known_better = await learn(batch)
+            await calibrate(batch)
+        self.catalog.touched.update(known_better)
         self._tell(batch)
         if then is not None:
             then()

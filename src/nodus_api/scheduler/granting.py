@@ -7,15 +7,12 @@ from nodus_api.kernel import events
 from nodus_api.kernel.deadlines import starting_limit
 from nodus_api.kernel.lifecycle import advance
 from nodus_api.kernel.moments import clamped
-from nodus_api.kernel.offering import CandidateStats
 from nodus_api.kernel.vocabulary import MachineState, Stage
 from nodus_api.scheduler.metrics import LoopMetrics
 from nodus_api.scheduler.stopping import end_unstarted
 from nodus_api.scheduler.told_times import possible
 from nodus_api.storage.records import AttemptRecord, Tenancy
 from nodus_api.suppliers.supplier import MachineCondition, MachineView
-
-_BOOT = timedelta(seconds=CandidateStats().boot_p95)
 
 
 def seen(view: MachineView) -> bool:
@@ -29,8 +26,13 @@ def granted(
     tenancy: Tenancy,
     view: MachineView,
     now: datetime,
+    *,
+    boot_p95: timedelta,
 ) -> AttemptRecord:
-    """T7, and the end of a drain that waited for the grant, in one transaction (SC-006a)."""
+    """T7, and the end of a drain that waited for the grant, in one transaction (SC-006a).
+
+    `boot_p95` is what is known of its class: how long Starting may take (SC-613).
+    """
     attempt = record.attempt
     earliest = min(tenancy.machine.requested, now)
     since = possible(metrics, view.billing_start or now, of="billing", now=now, since=earliest)
@@ -51,6 +53,6 @@ def granted(
         next_try=None,
     )
     # Starting begins with the grant (SC-613), however long the machine has run unheard of
-    work = replace(record.work, limit_at=now + starting_limit(_BOOT), watermark=now)
+    work = replace(record.work, limit_at=now + starting_limit(boot_p95), watermark=now)
     moved = replace(record.moved(attempt), work=work)
     return end_unstarted(moved.with_tenancy(replace(tenancy, machine=machine)), now)

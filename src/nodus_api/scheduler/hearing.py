@@ -18,9 +18,9 @@ from nodus_api.kernel.lifecycle import advance
 from nodus_api.kernel.moments import clamped
 from nodus_api.kernel.spec import WorkloadSpec
 from nodus_api.kernel.vocabulary import MachineState, Reason, Stage, Trigger
-from nodus_api.scheduler.catalog import note_starts
 from nodus_api.scheduler.checkpointing import proposed
 from nodus_api.scheduler.context import LoopContext
+from nodus_api.scheduler.deliveries import note_starts
 from nodus_api.scheduler.drilling import as_drilled
 from nodus_api.scheduler.ganging import save_together
 from nodus_api.scheduler.metrics import LoopMetrics

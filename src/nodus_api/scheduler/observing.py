@@ -15,8 +15,8 @@ from nodus_api.kernel.attempt import Attempt
 from nodus_api.kernel.errors import IllegalTransition
 from nodus_api.kernel.lifecycle import advance
 from nodus_api.kernel.vocabulary import MachineState, Market, Reason, Stage, Trigger
-from nodus_api.scheduler.catalog import note_starts
 from nodus_api.scheduler.context import LoopContext
+from nodus_api.scheduler.deliveries import note_starts
 from nodus_api.scheduler.drilling import as_drilled
 from nodus_api.scheduler.hearing import Ending, ended
 from nodus_api.scheduler.told_times import possible

@@ -5,15 +5,13 @@ from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
-from nodus_api.kernel.offering import OfferingClass
 from nodus_api.kernel.vocabulary import WaitingFor
 from nodus_api.scheduler.context import LoopContext
 from nodus_api.scheduler.errands import Offered
+from nodus_api.scheduler.offered import kept_class, kept_offer
 from nodus_api.storage import due
 from nodus_api.storage.batch import Batch
-from nodus_api.storage.catalog_store import Offer
 from nodus_api.suppliers.catalog import CatalogConflict, merge
-from nodus_api.suppliers.supplier import OfferedClass, SupplierOffer
 
 log = logging.getLogger(__name__)
 
@@ -48,8 +46,8 @@ async def _write(loop: LoopContext, answer: Offered) -> None:
     except CatalogConflict as conflict:
         log.error("what the supplier offers is not believed", extra={"cause": str(conflict)})
         return
-    classes = [_class(one) for one in catalog.classes]
-    offers = [_offer(one.offer) for one in catalog.offers]
+    classes = [kept_class(one) for one in catalog.classes]
+    offers = [kept_offer(one.offer) for one in catalog.offers]
     roomier = await loop.catalog.sync(loop.reign.token, classes, offers, asked=answer.asked)
     loop.offers_known = True
     if roomier:
@@ -72,37 +70,3 @@ async def hasten_waiting(loop: LoopContext) -> None:
 
     nos = await loop.attempts.nos(due.waiting_for_capacity(loop.pace.batch))
     await loop.in_batches("hasten", nos, work)
-
-
-def _class(offered: OfferedClass) -> OfferingClass:
-    return OfferingClass(
-        name=offered.name,
-        accelerator=offered.accelerator,
-        form=offered.form,
-        count=offered.count,
-        accelerator_memory_gib=offered.accelerator_memory_gib,
-        vcpus=offered.vcpus,
-        memory_gib=offered.memory_gib,
-        disk_gib=offered.disk_gib,
-        arch=offered.arch,
-        region_class=offered.region_class,
-        gang_capable=offered.gang_capable,
-        rate_on_demand=offered.rate_on_demand,
-        rate_spot=offered.rate_spot,
-        speed=offered.speed,
-        reference_rate=offered.reference_rate,
-    )
-
-
-def _offer(offer: SupplierOffer) -> Offer:
-    return Offer(
-        offering=offer.offered_class.name,
-        instance_type=offer.instance_type,
-        region=offer.region,
-        zone=offer.zone,
-        cost_on_demand=offer.cost_on_demand,
-        cost_spot=offer.cost_spot,
-        increment=offer.increment,
-        minimum=offer.minimum,
-        available=None if offer.available is None else max(0, offer.available),
-    )

@@ -4,13 +4,16 @@ Claim and decision stand in one transaction, so a crash between them leaves noth
 an Attempt that finds no offering costs no revision unless its reasons changed.
 """
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from nodus_api.kernel import events
+from nodus_api.kernel.calibration import Calibration, factors, usual_hours
 from nodus_api.kernel.deadlines import ACQUIRE_LIMIT
 from nodus_api.kernel.explaining import Told, told_of
 from nodus_api.kernel.lifecycle import advance
+from nodus_api.kernel.offering import Family
 from nodus_api.kernel.placement import (
     Decision,
     FailedAcquisition,
@@ -22,12 +25,13 @@ from nodus_api.kernel.placement import (
 from nodus_api.kernel.replacement import needs_on_demand
 from nodus_api.kernel.spec import WorkloadSpec
 from nodus_api.kernel.vocabulary import Market, Stage, WaitingFor, WorkloadState
-from nodus_api.scheduler.catalog import Catalog, load_catalog
+from nodus_api.scheduler.catalog import Catalog
 from nodus_api.scheduler.context import LoopContext
 from nodus_api.scheduler.ganging import Ranks, units
 from nodus_api.scheduler.intents import intended
 from nodus_api.scheduler.settling import budget, counters_of
 from nodus_api.storage.batch import Batch
+from nodus_api.storage.calibration_store import Lineage, read_calibrations
 from nodus_api.storage.catalog_store import Failure
 from nodus_api.storage.checkpoint_store import restore_sources
 from nodus_api.storage.records import AttemptRecord, Decided
@@ -40,15 +44,20 @@ async def place_queued(loop: LoopContext) -> bool:
     nos = await loop.agenda.attempts("place")
     if not nos:
         return False
-    room = _Room(await load_catalog(loop, await loop.agenda.now()))
+    room = _Room(await loop.view.look(await loop.agenda.now()))
 
     async def work(batch: Batch) -> None:
         catalog = room.catalog
         resuming = [no for no, record in batch.records.items() if record.attempt.resumes]
         stored = await restore_sources(batch.connection, resuming) if resuming else {}
+        known = await read_calibrations(
+            batch.connection, [Lineage.of(one.workload) for one in batch.records.values()]
+        )
         for ranks in units(batch.records.values()):
             sizes = [stored[one.no].size_bytes for one in ranks if one.no in stored]
-            catalog = _place(loop, batch, ranks, catalog, max(sizes, default=None))
+            of = Lineage.of(ranks[0].workload)
+            past = _Past(restore_bytes=max(sizes, default=None), calibrations=known.get(of, {}))
+            catalog = _place(loop, batch, ranks, catalog, past)
         room.catalog = catalog
 
     await loop.in_batches("place", nos, work)
@@ -62,20 +71,27 @@ class _Room:
         self.catalog = catalog
 
 
-def _place(
-    loop: LoopContext, batch: Batch, ranks: Ranks, catalog: Catalog, restore_bytes: int | None
-) -> Catalog:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Past:
+    """What earlier Attempts left to the next (SC-301)."""
+
+    restore_bytes: int | None
+    """The checkpoint to go on from, of several ranks the largest: they read side by side."""
+    calibrations: Mapping[Family, Calibration]
+    """What runs of the same name have taught (SC-352)."""
+
+
+def _place(loop: LoopContext, batch: Batch, ranks: Ranks, catalog: Catalog, past: _Past) -> Catalog:
     """Move one Attempt, or all ranks of a gang, by what placement decides (SC-130, SC-131).
 
-    `restore_bytes` is the size of the checkpoint to go on from, of several ranks the largest: they
-    read side by side (SC-301). Return what is left of the catalog.
+    Return what is left of the catalog.
     """
     now = batch.now
     if not all(_may_place(one, now) for one in ranks):
         return catalog
     spec = WorkloadSpec.from_json(ranks[0].workload.kind, ranks[0].workload.spec)
     claimed = [_claimed(one, spec, now) for one in ranks]
-    request = _request(claimed, spec, catalog, restore_bytes)
+    request = _request(claimed, spec, catalog, past)
     seen = catalog.snapshot
     decision = loop.decide(request, seen, now)
     moved, catalog = _decided(loop, claimed, decision, catalog, now)
@@ -110,9 +126,7 @@ def _claimed(record: AttemptRecord, spec: WorkloadSpec, now: datetime) -> Attemp
     return record.moved(advance(record.attempt, events.Claimed(at=now, start_deadline=deadline)))
 
 
-def _request(
-    ranks: Ranks, spec: WorkloadSpec, catalog: Catalog, restore_bytes: int | None
-) -> PlacementRequest:
+def _request(ranks: Ranks, spec: WorkloadSpec, catalog: Catalog, past: _Past) -> PlacementRequest:
     """Ask for all ranks at once: what any of them lost or did not get is avoided for all."""
     lead = ranks[0].attempt
     lost = (one for record in ranks for one in record.slot.lost_candidates)
@@ -121,7 +135,9 @@ def _request(
         remaining_cost_usd=budget(ranks[0]),
         cursor=lead.restore.cursor if lead.restore else None,
         resumes=any(record.attempt.resumes for record in ranks),
-        restore_bytes=restore_bytes,
+        restore_bytes=past.restore_bytes,
+        usual_hours=usual_hours(past.calibrations.values()),
+        calibrations=factors(past.calibrations, spec),
         start_deadline=lead.start_deadline,
         lost=tuple(
             LostCandidate(

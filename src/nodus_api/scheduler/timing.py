@@ -12,8 +12,8 @@ from nodus_api.kernel.gang import waits_at_barrier
 from nodus_api.kernel.lifecycle import advance
 from nodus_api.kernel.spec import WorkloadSpec
 from nodus_api.kernel.vocabulary import Reason, Stage, Trigger
-from nodus_api.scheduler.catalog import note_starts
 from nodus_api.scheduler.context import LoopContext
+from nodus_api.scheduler.deliveries import note_starts
 from nodus_api.scheduler.drilling import as_drilled
 from nodus_api.scheduler.ganging import release_late_ranks
 from nodus_api.scheduler.handing_back import give_up

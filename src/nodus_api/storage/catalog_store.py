@@ -1,10 +1,8 @@
 """What can be rented: classes are public, offers and their statistics are not (SC-202, SC-203)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
-from decimal import Decimal
-from enum import StrEnum
+from dataclasses import dataclass
+from datetime import datetime
 from functools import cache
 from typing import Any
 
@@ -17,89 +15,45 @@ from nodus_api.kernel.vocabulary import Market
 from nodus_api.storage import tables as t
 from nodus_api.storage.attempt_store import fence
 from nodus_api.storage.bulk import as_json, insert_rows, upsert_rows
+from nodus_api.storage.catalog_rows import (
+    CLASS_COLUMNS,
+    OFFER_COLUMNS,
+    OFFER_KEY,
+    News,
+    Offer,
+    class_of,
+    class_row,
+    offer_of,
+    offer_row,
+)
 from nodus_api.storage.conditions import machine_open
 from nodus_api.storage.engine import Database
-from nodus_api.storage.statements import bigints
+from nodus_api.storage.offer_stats import (
+    FAILURE,
+    STATS_COLUMNS,
+    Failure,
+    OfferStats,
+    read_stats,
+    stats_of,
+    write_stats,
+)
 
-CLASS_COLUMNS = (
-    "accelerator", "form", "count", "accelerator_memory_gib", "vcpus", "memory_gib", "disk_gib",
-    "arch", "region_class", "gang_capable", "rate_on_demand", "rate_spot", "speed",
-    "reference_rate",
-)  # fmt: skip
-OFFER_KEY = ("supplier", "instance_type", "region", "zone")
-OFFER_COLUMNS = (
-    "class", "cost_on_demand", "cost_spot", "billing_increment_seconds", "minimum_seconds",
-)  # fmt: skip
-_STATS = ("stats", "available", "failures_in_row", "backoff_until", "updated")
-
-
-_FAILURE = "failure"
-"""The key in the JSON of statistics of why the offer rests."""
-
-
-class Failure(StrEnum):
-    """Why an offer did not deliver (SC-360, SC-617)."""
-
-    NO_CAPACITY = "NoCapacity"
-    QUOTA = "Quota"
-    AUTH = "Auth"
-    """The credentials were refused: the offer is closed until an answer of offers opens it."""
-    NEVER_READY = "NeverReady"
-    """Its machine failed to start up, or its checks."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OfferStats:
-    """What is known of one offer in one market (SC-205, SC-360).
-
-    `available` counts the machines that could be started at `updated`: 0 is none, None
-    unknown. `stats` holds what needs no column, as JSON.
-    """
-
-    market: Market
-    stats: Mapping[str, Any] = field(default_factory=dict)
-    available: int | None = None
-    failures_in_row: int = 0
-    backoff_until: datetime | None = None
-    updated: datetime
-
-    @property
-    def failure(self) -> Failure | None:
-        """Why it rests until `backoff_until`; None if nobody noted it."""
-        noted = self.stats.get(_FAILURE)
-        return None if noted is None else Failure(noted)
-
-    def failing(self, failure: Failure | None) -> "OfferStats":
-        """Return them with this note of a failure, or with none."""
-        others = {key: value for key, value in self.stats.items() if key != _FAILURE}
-        noted = {} if failure is None else {_FAILURE: failure.value}
-        return replace(self, stats=others | noted)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
-    """One private row behind a class; `no` is None until it is written."""
-
-    no: int | None = None
-    offering: str
-    instance_type: str
-    region: str
-    zone: str
-    cost_on_demand: Decimal
-    cost_spot: Decimal | None
-    increment: timedelta
-    minimum: timedelta
-    enabled: bool = True
-    available: int | None = None
-    """As the supplier says now; kept in the statistics."""
-    requested_since: int = 0
-    """Machines asked for that `available` does not know of, as far as can be told."""
-    stats: Mapping[Market, OfferStats] = field(default_factory=dict)
-
-    @property
-    def closed(self) -> bool:
-        """Whether its supplier refused the credentials, which are one for both markets."""
-        return any(one.failure is Failure.AUTH for one in self.stats.values())
+__all__ = [
+    "CLASS_COLUMNS",
+    "OFFER_COLUMNS",
+    "OFFER_KEY",
+    "CatalogStore",
+    "Failure",
+    "News",
+    "Offer",
+    "OfferStats",
+    "class_of",
+    "class_row",
+    "offer_of",
+    "offer_row",
+    "read_stats",
+    "write_stats",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +72,10 @@ class CatalogStore:
         self._supplier = supplier
         self._written: _Catalog | None = None
         self._numbers: Sequence[int] = ()
+        self._loaded: tuple[Any, ...] | None = None
+        self._looked = False
+        self.touched: set[int] = set()
+        """Offers whose statistics this reign has written since they were last read."""
 
     async def sync(
         self,
@@ -164,22 +122,46 @@ class CatalogStore:
             if self._written is None:
                 await connection.execute(_open_closed(self._supplier))
             after = await self._rooms(connection)
-        self._written, self._numbers = given, numbers
+        self._written, self._numbers, self._looked = given, numbers, True
         return any(no not in before or _more(room, before[no]) for no, room in after.items())
 
     async def load(self) -> tuple[list[OfferingClass], list[Offer]]:
         """Return the classes not retired, and the supplier's offers with their statistics."""
         async with self._database.snapshot() as connection:
+            loaded = (await connection.execute(_versions())).one()
             classes = (await connection.execute(_classes())).mappings().all()
             offers = (await connection.execute(_offers(self._supplier))).mappings().all()
             stats = (await connection.execute(_stats_of(self._supplier))).mappings().all()
         known: dict[int, dict[Market, OfferStats]] = {}
         for row in stats:
-            found = _stats(row)
+            found = stats_of(row)
             known.setdefault(row["offer"], {})[found.market] = found
+        self._loaded, self._looked = tuple(loaded), False
+        self.touched.clear()
         return [class_of(row) for row in classes], [
             offer_of(row, known.get(row["no"], {})) for row in offers
         ]
+
+    async def news(self, *, everything: bool) -> News | None:
+        """Return what is new since the last load; None if classes or offers themselves changed.
+
+        Statistics are those of offers that this reign has written to, or, for `everything` and
+        after a look at what the supplier offers, those of all.
+        """
+        touched, whole = sorted(self.touched), everything or self._looked
+        async with self._database.snapshot() as connection:
+            if tuple((await connection.execute(_versions())).one()) != self._loaded:
+                return None
+            counts = (await connection.execute(_requested())).all()
+            if whole:
+                rows = (await connection.execute(_stats_of(self._supplier))).mappings().all()
+                found = [(row["offer"], stats_of(row)) for row in rows]
+                stats = {(offer, one.market): one for offer, one in found}
+            else:
+                stats = await read_stats(connection, touched)
+        self.touched.difference_update(touched)
+        self._looked = self._looked and not whole
+        return News(stats=stats, requested={row.offer: row.requested for row in counts})
 
     async def _rooms(self, connection: AsyncConnection) -> dict[int, int | None]:
         """Return how many machines each offer has to give, as far as is known, by its number.
@@ -220,36 +202,6 @@ def _more(room: int | None, before: int | None) -> bool:
     return before is not None and (room is None or room > before)
 
 
-async def read_stats(
-    connection: AsyncConnection, offers: Sequence[int]
-) -> dict[tuple[int, Market], OfferStats]:
-    """Return the statistics of offers. Primary key."""
-    if not offers:
-        return {}
-    found = (await connection.execute(_stats_by_offer(), {"nos": list(offers)})).mappings().all()
-    return {(row["offer"], Market(row["market"])): _stats(row) for row in found}
-
-
-async def write_stats(
-    connection: AsyncConnection, stats: Mapping[int, Sequence[OfferStats]]
-) -> None:
-    """Write statistics by offer, in the transaction of the outcome that changed them."""
-    rows = [
-        {
-            "offer": offer,
-            "market": one.market,
-            "stats": one.stats,
-            "available": one.available,
-            "failures_in_row": one.failures_in_row,
-            "backoff_until": one.backoff_until,
-            "updated": one.updated,
-        }
-        for offer, several in sorted(stats.items())
-        for one in several
-    ]
-    await _write(connection, _upsert_stats(), rows)
-
-
 async def _write(
     connection: AsyncConnection, statement: sa.Executable, rows: Sequence[Mapping[str, Any]]
 ) -> None:
@@ -275,10 +227,10 @@ def _seen() -> postgresql.Insert:
 
     But it opens what was closed and had rested when it was looked.
     """
-    insert = insert_rows(t.offering_stats, ["offer", "market", *_STATS])
+    insert = insert_rows(t.offering_stats, ["offer", "market", *STATS_COLUMNS])
     had_rested = t.offering_stats.c.backoff_until <= insert.excluded.updated
     stats = sa.case(
-        (sa.and_(_closed(), had_rested), t.offering_stats.c.stats.op("-")(_FAILURE)),
+        (sa.and_(_closed(), had_rested), t.offering_stats.c.stats.op("-")(FAILURE)),
         else_=t.offering_stats.c.stats,
     )
     seen = {name: insert.excluded[name] for name in ("available", "updated")}
@@ -294,12 +246,12 @@ def _open_closed(supplier: str) -> sa.Update:
     return (
         sa.update(t.offering_stats)
         .where(t.offering_stats.c.offer.in_(offers), _closed())
-        .values(stats=t.offering_stats.c.stats.op("-")(_FAILURE), backoff_until=None)
+        .values(stats=t.offering_stats.c.stats.op("-")(FAILURE), backoff_until=None)
     )
 
 
 def _closed() -> sa.ColumnElement[bool]:
-    noted: sa.ColumnElement[bool] = t.offering_stats.c.stats[_FAILURE].astext == Failure.AUTH.value
+    noted: sa.ColumnElement[bool] = t.offering_stats.c.stats[FAILURE].astext == Failure.AUTH.value
     return noted
 
 
@@ -309,11 +261,58 @@ def _classes() -> sa.Select[Any]:
 
 
 @cache
-def _offers(supplier: str) -> sa.Select[Any]:
-    """Offers of one supplier, with the machines that the last look at them may not have seen.
+def _versions() -> sa.Select[Any]:
+    """Tell one state of classes and offers from another: any write makes a newer row.
 
-    A machine was there for sure if it was granted before the look, or had its handle.
+    Reads both tables whole, some thousands of rows.
     """
+    newest: sa.ColumnElement[int] = sa.literal_column("max(xmin::text::bigint)")
+    classes = sa.select(sa.func.count().label("n"), newest.label("x")).select_from(
+        t.offering_classes
+    )
+    offers = sa.select(sa.func.count().label("n"), newest.label("x")).select_from(t.supplier_offers)
+    one, other = classes.subquery("classes"), offers.subquery("offers")
+    return sa.select(one.c.n, one.c.x, other.c.n, other.c.x).select_from(one.join(other, sa.true()))
+
+
+@cache
+def _requested() -> sa.Select[Any]:
+    """Count for each offer the machines that its last look may not have seen, as `_offers` does.
+
+    Partial index machines_open.
+    """
+    stats = t.offering_stats.c
+    looked = (
+        sa.select(stats.offer, sa.func.max(stats.updated).label("at"))
+        .group_by(stats.offer)
+        .subquery("looked")
+    )
+    return (
+        sa.select(t.machines.c.offer, sa.func.count().label("requested"))
+        .join(looked, looked.c.offer == t.machines.c.offer)
+        .where(machine_open(), _unseen(looked.c.at))
+        .group_by(t.machines.c.offer)
+    )
+
+
+def _unseen(looked: Any) -> sa.ColumnElement[bool]:
+    """A machine that may not have been there when it was looked.
+
+    It was there for sure if it was granted before, or had its handle.
+    """
+    machines = t.machines.c
+    return sa.or_(
+        machines.granted >= looked,
+        sa.and_(
+            machines.granted.is_(None),
+            sa.or_(machines.handle.is_(None), machines.requested >= looked),
+        ),
+    )
+
+
+@cache
+def _offers(supplier: str) -> sa.Select[Any]:
+    """Offers of one supplier, with the machines that the last look at them may not have seen."""
     looked = (
         sa.select(sa.func.max(t.offering_stats.c.updated))
         .where(t.offering_stats.c.offer == t.supplier_offers.c.no)
@@ -322,15 +321,7 @@ def _offers(supplier: str) -> sa.Select[Any]:
     since = (
         sa.select(sa.func.count())
         .where(t.machines.c.offer == t.supplier_offers.c.no, machine_open())
-        .where(
-            sa.or_(
-                t.machines.c.granted >= looked,
-                sa.and_(
-                    t.machines.c.granted.is_(None),
-                    sa.or_(t.machines.c.handle.is_(None), t.machines.c.requested >= looked),
-                ),
-            )
-        )
+        .where(_unseen(looked))
         .scalar_subquery()
     )
     return (
@@ -357,70 +348,4 @@ def _stats_of(supplier: str) -> sa.Select[Any]:
         sa.select(t.offering_stats)
         .join(t.supplier_offers, t.supplier_offers.c.no == t.offering_stats.c.offer)
         .where(t.supplier_offers.c.supplier == supplier)
-    )
-
-
-@cache
-def _stats_by_offer() -> sa.Select[Any]:
-    return sa.select(t.offering_stats).where(t.offering_stats.c.offer == sa.any_(bigints("nos")))
-
-
-@cache
-def _upsert_stats() -> postgresql.Insert:
-    return upsert_rows(t.offering_stats, ["offer", "market"], _STATS)
-
-
-def offer_row(supplier: str, offer: Offer) -> dict[str, Any]:
-    """Return the columns of an offer that are told by who offers it."""
-    return {
-        "supplier": supplier,
-        "instance_type": offer.instance_type,
-        "region": offer.region,
-        "zone": offer.zone,
-        "class": offer.offering,
-        "cost_on_demand": offer.cost_on_demand,
-        "cost_spot": offer.cost_spot,
-        "billing_increment_seconds": offer.increment // timedelta(seconds=1),
-        "minimum_seconds": offer.minimum // timedelta(seconds=1),
-    }
-
-
-def class_row(one: OfferingClass) -> dict[str, Any]:
-    """Return the columns of a class that are told by who offers it."""
-    return {"name": one.name} | {name: getattr(one, name) for name in CLASS_COLUMNS}
-
-
-def class_of(row: Any) -> OfferingClass:
-    """Return the class of a row."""
-    return OfferingClass(
-        name=row["name"], enabled=row["enabled"], **{name: row[name] for name in CLASS_COLUMNS}
-    )
-
-
-def offer_of(row: Any, stats: Mapping[Market, OfferStats]) -> Offer:
-    """Return the offer of a row that knows `requested_since`."""
-    return Offer(
-        no=row["no"],
-        offering=row["class"],
-        instance_type=row["instance_type"],
-        region=row["region"],
-        zone=row["zone"],
-        cost_on_demand=row["cost_on_demand"],
-        cost_spot=row["cost_spot"],
-        increment=timedelta(seconds=row["billing_increment_seconds"]),
-        minimum=timedelta(seconds=row["minimum_seconds"]),
-        enabled=row["enabled"],
-        requested_since=row["requested_since"],
-        stats=stats,
-    )
-
-
-def _stats(row: Any) -> OfferStats:
-    return OfferStats(
-        market=Market(row["market"]),
-        stats=row["stats"],
-        available=row["available"],
-        failures_in_row=row["failures_in_row"],
-        backoff_until=row["backoff_until"],
-        updated=row["updated"],
     )

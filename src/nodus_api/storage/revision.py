@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from nodus_api.storage.engine import Database
 from nodus_api.storage.errors import SchemaMismatch
 
-REVISIONS = ("0001", "0002", "0003")
+REVISIONS = ("0001", "0002", "0003", "0004")
 """Every revision that this version knows, in order."""
 HEAD = REVISIONS[-1]
 

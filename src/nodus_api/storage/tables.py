@@ -255,6 +255,17 @@ offering_stats = table(
     *optional(MOMENT, "backoff_until"),
     *required(MOMENT, "updated"),
 )
+calibrations = table(
+    "calibrations",
+    Column("project", LABEL, primary_key=True),
+    Column("kind", sa.Text, primary_key=True),
+    Column("name", LABEL, primary_key=True),
+    Column("accelerator", sa.Text, primary_key=True),
+    Column("count", sa.Integer, primary_key=True),
+    *optional(sa.Double, "ratio"),
+    *required(JSON, "hours"),
+    *required(MOMENT, "updated"),
+)
 
 # attempts and their children; what no reader sees lives in attempt_work
 attempts = table(

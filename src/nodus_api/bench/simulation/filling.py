@@ -136,10 +136,11 @@ class Filling:
         slots = min(SLOTS, self._left)
         if not slots:
             return
-        number, self._jobs, self._left = self._jobs, self._jobs + 1, self._left - slots
+        number = self._jobs
         spec = replace(fleets.SPECS[number % len(fleets.SPECS)], completions=slots)
         asked = replace(spec, parallelism=slots).to_json()
         await simulation.submit(self._name(number), asked, project=self._project(number))
+        self._jobs, self._left = self._jobs + 1, max(self._left - slots, 0)
         if self._left:
             simulation.at(self._start + self._jobs * self.plan.interval, self._next_job)
 

@@ -42,7 +42,7 @@ PACE = Pace(
     sweep=timedelta(hours=1),
     retention=timedelta(days=1),
 )
-"""What nobody looks at meanwhile is done seldom; freed capacity is asked for at once in any case."""
+"""What nobody looks at meanwhile is done seldom; freed capacity is asked for at once as ever."""
 TICK = timedelta(seconds=60)
 """What happens within it is looked at together: so late, at most, is what the loop answers."""
 KEPT = Retention(finished=timedelta(days=36_500), count=2**31 - 1)

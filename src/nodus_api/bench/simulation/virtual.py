@@ -234,8 +234,7 @@ class Simulation:
             if turn > _TURNS:
                 raise NeverSettles(f"at {self.clock.now()}")
             self.fleet.catch_up()
-            while self._arrivals and self._arrivals[0][0] <= self.clock.now():
-                await heapq.heappop(self._arrivals)[2](self)
+            await self._let_arrive()
             passes = self.passes or await self.lead()
             await self._calls_back(passes)
             await self.fleet.mail.deliver(self.desk)
@@ -253,6 +252,16 @@ class Simulation:
             await self._calls_back(passes)
             wait = await passes.until_next()
             self._due = self._full_at if wait is None else now + max(wait, _SHORTEST)
+
+    async def _let_arrive(self) -> None:
+        """Let arrive what is due; what fails, with a lost lead say, arrives again."""
+        while self._arrivals and self._arrivals[0][0] <= self.clock.now():
+            arriving = heapq.heappop(self._arrivals)
+            try:
+                await arriving[2](self)
+            except BaseException:
+                heapq.heappush(self._arrivals, arriving)
+                raise
 
     async def _calls_back(self, passes: Passes) -> None:
         """Let calls come back, but for those that wait for time to pass."""
