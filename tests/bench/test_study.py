@@ -11,7 +11,14 @@ from xml.etree import ElementTree
 import pytest
 from hypothesis import given
 from tests.conftest import START, FirstRows
-from tests.kernel.catalogs import NOW, catalogs, requests
+from tests.kernel.catalogs import (
+    H100,
+    NOW,
+    catalogs,
+    golden_request,
+    golden_snapshot,
+    requests,
+)
 
 from nodus_api.bench.simulation.audit import Books, findings
 from nodus_api.bench.simulation.contenders import CONTENDERS, cheapest_first
@@ -22,9 +29,9 @@ from nodus_api.bench.simulation.week_fleet import week_fleet
 from nodus_api.cli.study import study_text
 from nodus_api.clock import ManualClock
 from nodus_api.kernel.offering import Candidate, CatalogSnapshot
-from nodus_api.kernel.placement import PlacementRequest, place
+from nodus_api.kernel.placement import Decision, LostCandidate, PlacementRequest, place
 from nodus_api.kernel.spec import WorkloadSpec
-from nodus_api.kernel.vocabulary import OwnerKind
+from nodus_api.kernel.vocabulary import Market, OwnerKind, Profile
 from nodus_api.suppliers.simulated import Fleet
 
 BALANCED, COST, SPEED, CHEAPEST, ON_DEMAND = CONTENDERS
@@ -66,7 +73,7 @@ def test_the_fleet_asks_the_prices_of_the_sample() -> None:  # SC-207
     assert len(set(reclaims)) > 4
 
 
-@given(request=requests(), catalog=catalogs)
+@given(request=requests(easy=True), catalog=catalogs)
 def test_cheapest_first_is_the_lowest_rate_that_the_filters_let_through(
     request: PlacementRequest, catalog: Iterable[Candidate]
 ) -> None:
@@ -83,6 +90,25 @@ def test_cheapest_first_is_the_lowest_rate_that_the_filters_let_through(
         again = place(left, snapshot, NOW)
         assert again.chosen is not None
         assert again.chosen.candidate.rate == least
+
+
+def test_cheapest_first_heeds_no_profile() -> None:
+    request, snapshot = golden_request(Profile.SPEED), golden_snapshot()
+
+    assert chosen(place(request, snapshot, NOW)) == ("h200-sxm-141g-x1-eu", Market.SPOT)
+    assert chosen(cheapest_first(request, snapshot, NOW)) == (H100.name, Market.SPOT)
+
+
+def test_cheapest_first_leaves_alone_what_was_just_lost() -> None:  # SC-311
+    lost = LostCandidate(offering=H100.name, market=Market.SPOT, at=NOW)
+    request, snapshot = replace(golden_request(), lost=(lost,)), golden_snapshot()
+
+    assert chosen(cheapest_first(request, snapshot, NOW)) == ("h200-sxm-141g-x1-eu", Market.SPOT)
+
+
+def chosen(decision: Decision) -> tuple[str, Market]:
+    assert decision.chosen is not None
+    return decision.chosen.candidate.key
 
 
 def test_the_baselines_leave_out_one_thing_each() -> None:

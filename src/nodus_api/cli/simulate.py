@@ -22,6 +22,7 @@ from nodus_api.bench.simulation.leading import AnotherLeads, lead
 from nodus_api.bench.simulation.publisher import Done, Plan, Publisher, SeedUsed
 from nodus_api.bench.simulation.week import ATTEMPTS as STUDIED
 from nodus_api.cli.errors import Refused
+from nodus_api.cli.interrupts import ended_like_ctrl_c
 from nodus_api.cli.options import (
     database_options,
     find_database,
@@ -132,7 +133,8 @@ async def simulate(
         _refuse_with_study()
         logs.configure(level="error", style=settings_from(options).log_format)
         count = STUDIED if attempts is None else attempts
-        await show_study(attempts=count, seed=seed, file=plot, output=output)
+        with ended_like_ctrl_c():  # its Postgres is stopped in any case
+            await show_study(attempts=count, seed=seed, file=plot, output=output)
         return
     if attempts is None or plot is not None:
         raise Refused("Give --attempts, or --study with or without --plot.")
