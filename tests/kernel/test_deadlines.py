@@ -36,7 +36,7 @@ from nodus_api.kernel.events import (
     StopRequested,
     StopSignalled,
 )
-from nodus_api.kernel.vocabulary import Reason, Trigger
+from nodus_api.kernel.vocabulary import Reason, Trigger, WaitingFor
 
 SECOND = timedelta(seconds=1)
 LIMITS = Limits()
@@ -127,6 +127,12 @@ def test_a_limit_above_the_cap_is_not_cut_by_a_pull() -> None:
 
 def test_a_queued_attempt_has_no_limit_of_its_own() -> None:
     assert overdue(placing(), at(999), limit_at=at(500), limits=LIMITS) is None
+
+
+def test_money_is_waited_for_until_the_waits_own_end() -> None:  # SC-620
+    waits = replace(pending(), waiting_for=WaitingFor.FUNDS)
+    assert overdue(waits, at(499), limit_at=at(500), limits=LIMITS) is None
+    assert overdue(waits, at(500), limit_at=at(500), limits=LIMITS) is Overdue.FUNDING
 
 
 # -- SC-013: drains ------------------------------------------------------------------------
