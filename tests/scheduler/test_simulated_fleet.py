@@ -53,6 +53,7 @@ TOO_OFTEN = {FaultKind.AUTH_LOST, FaultKind.RATE_LIMIT}
 NEEDS_ANOTHER = {FaultKind.NOTICE_TWICE, FaultKind.ZOMBIE}
 """Kinds that show only where another thing happens: a notice, a loss."""
 CRASHES = 40
+CANCELS = 30
 SEEDS = range(int(os.environ.get("NODUS_FLEETS", "2")))
 
 
@@ -400,6 +401,36 @@ async def test_a_stop_while_everything_goes_wrong_ends_all(world: World) -> None
     await world.check_machine_time(simulation)
     states = {row["state"] for row in await world.rows(t.workloads)}
     assert states <= {"Stopped", "Succeeded", "Failed"}
+
+
+async def test_a_cancel_at_any_moment_leaves_no_machine(world: World) -> None:
+    """Field case D03: Jobs are stopped at every stage, on a supplier that takes its time."""
+    slow = Spread(median=timedelta(seconds=5), sigma=0.5)
+    room = a_class(capacity=Trace.always(CANCELS), grant=slow, boot=slow, teardown=slow)
+    simulation = world.begin(a_model(room), tick=0.25)
+    met: set[str] = set()
+    forever = {"template": {"env": {"SIMULATED_SECONDS": "3600"}}, "stopGraceSeconds": 5}
+    for number in range(CANCELS):
+        owner = f"job-{number}"
+        begun = START + timedelta(seconds=number)
+
+        async def stop(one: Simulation, owner: str = owner) -> None:
+            shown = (await world.documents()).get(f"{owner}/0/1")
+            met.add(shown["status"]["progress"]["stage"] if shown else "not there yet")
+            await one.ask(Verb.STOP, owner)
+
+        simulation.submit_at(begun, owner, forever)
+        simulation.at(begun + number * timedelta(seconds=0.8), stop)
+
+    await simulation.run()
+
+    assert met >= {"Acquiring", "Starting", "Running"}
+    for document in (await world.documents()).values():
+        status = document["status"]
+        assert (status["phase"], status["reason"]) == ("Cancelled", "Stopped")
+        assert status["interruption"]["trigger"] == "User"
+    await world.check_end(simulation)
+    await world.check_machine_time(simulation)
 
 
 def faulty(rate: float) -> FleetModel:
