@@ -361,11 +361,16 @@ async def saving_gang(live: LiveWorld) -> None:
 
 
 async def again_from_the_same_seq(live: LiveWorld) -> None:
-    """Let the ranks end, their machines be gone 5 s later, and the next ones come then."""
+    """Let the ranks end: the healthy one's machine is taken at once, the other comes 5 s later."""
+
+    async def at_the_door() -> bool:
+        return "registeredTime" in (await live.attempt("0/2")).get("status", {}).get("timings", {})
+
     await live.until_stage("Lost", "1/1")
-    await both(live, 2, "Acquiring")
+    await live.until_served(at_the_door)
+    await live.until_stage("Acquiring", "1/2")
     await live.finish(stage="Stopped", also=["1/1"])
-    await let_come(live, "0/2", "1/2")
+    await let_come(live, "1/2")
     await live.pass_time(10)
     await live.open_door()
     await live.finish("0/2", "Succeeded", following=("1/2", "Succeeded"), also=["1/2"])

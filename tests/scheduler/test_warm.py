@@ -163,6 +163,7 @@ async def test_a_supplier_that_keeps_nothing_warm_deletes(world: World) -> None:
 async def another_organization(world: World) -> None:
     async with world.database.transaction() as connection:
         await connection.execute(sa.insert(t.organizations).values(name="rival"))
+        await connection.execute(sa.insert(t.funds).values(organization="rival"))
         row = {"name": "rival", "organization": "rival"}
         await connection.execute(sa.insert(t.projects).values(row))
 
@@ -205,8 +206,7 @@ async def test_a_warm_machine_is_scored_by_what_it_takes(warm: World) -> None:  
     two, three = await status_of(warm, "two"), await status_of(warm, "three")
     assert two["placement"]["offering"] == "cpu-1c-4g-us"
     assert two["placement"]["warmReuse"] is True
-    assert three["placement"]["offering"] == "cpu-1c-4g-eu"  # one machine serves one Attempt
-    assert three["placement"]["warmReuse"] is False
+    assert three["placement"]["warmReuse"] is False  # one machine serves one Attempt
     assert Decimal(two["predicted"]["hours"]) < Decimal(three["predicted"]["hours"])
 
 

@@ -205,6 +205,9 @@ CHECKS: dict[str, str] = {
     "cost_segments_not_empty": (
         f"{_SEGMENT} (101, 201, 0, 'Boot', pg_temp.at(20), pg_temp.at(20), false, 0.1, 0)"
     ),
+    "idle_time_not_empty": (
+        "INSERT INTO idle_time VALUES (201, pg_temp.at(20), pg_temp.at(20), 0.1, 0)"
+    ),
     "holds_captured_within_amount": (
         "INSERT INTO holds (attempt, organization, amount, captured) VALUES (101, 'default', 1, 2)"
     ),

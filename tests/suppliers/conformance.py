@@ -442,7 +442,7 @@ class Conformance:
             return
         created = await begin(fleet, "first", Does(waits=False))
         await ending_of(fleet, created.handle)
-        following = replace(intent_for(fleet, "second"), fence=2)
+        following = replace(intent_for(fleet, "second"), key="first", fence=2)
 
         await fleet.supplier.wipe(created.handle)  # SC-343
         for supplier in (fleet.supplier, fleet.restarted()):

@@ -8,9 +8,11 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -18,7 +20,9 @@ from nodus_api import logs
 from nodus_api.bench.simulation.filling import Filling, begins_at
 from nodus_api.bench.simulation.leading import AnotherLeads, lead
 from nodus_api.bench.simulation.publisher import Done, Plan, Publisher, SeedUsed
+from nodus_api.bench.simulation.week import ATTEMPTS as STUDIED
 from nodus_api.cli.errors import Refused
+from nodus_api.cli.interrupts import ended_like_ctrl_c
 from nodus_api.cli.options import (
     database_options,
     find_database,
@@ -28,6 +32,7 @@ from nodus_api.cli.options import (
     run_async,
     settings_from,
 )
+from nodus_api.cli.study import show_study
 from nodus_api.cli.tabular import render_table
 from nodus_api.clock import Clock, ManualClock, SystemClock
 from nodus_api.settings import Settings
@@ -42,8 +47,7 @@ Work = Callable[[Reign], Awaitable[None]]
 @click.option(
     "--attempts",
     type=click.IntRange(1, 10_000_000),
-    required=True,
-    help="So many Attempts; replacements of lost ones come on top.",
+    help="So many Attempts [with --study 5000]; replacements of lost ones come on top.",
 )
 @click.option(
     "--projects",
@@ -83,11 +87,22 @@ Work = Callable[[Reign], Awaitable[None]]
     "--direct", is_flag=True, help="Write the lives without scheduler and fleet: faster, for load."
 )
 @click.option("--take-lead", is_flag=True, help="Let a scheduler that leads stand by meanwhile.")
+@click.option(
+    "--study",
+    "as_study",
+    is_flag=True,
+    help="Compare profiles and baselines over a simulated week, on a Postgres of its own.",
+)
+@click.option(
+    "--plot",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="With --study: draw cost against time into this file, as SVG.",
+)
 @database_options
 @output_option
 @run_async
 async def simulate(
-    attempts: int,
+    attempts: int | None,
     projects: int,
     rate: float | None,
     speed: float | None,
@@ -96,6 +111,8 @@ async def simulate(
     keep_finished: int | None,
     direct: bool,
     take_lead: bool,
+    as_study: bool,
+    plot: Path | None,
     output: str,
     **options: Any,
 ) -> None:
@@ -110,7 +127,17 @@ async def simulate(
     Example:
       nodus simulate --attempts 10000 --projects 20 --take-lead
       nodus simulate --attempts 100000 --rate 500 --database-url postgresql://nodus@db/nodus
+      nodus simulate --study --plot study.svg
     """
+    if as_study:
+        _refuse_with_study()
+        logs.configure(level="error", style=settings_from(options).log_format)
+        count = STUDIED if attempts is None else attempts
+        with ended_like_ctrl_c():  # its Postgres is stopped in any case
+            await show_study(attempts=count, seed=seed, file=plot, output=output)
+        return
+    if attempts is None or plot is not None:
+        raise Refused("Give --attempts, or --study with or without --plot.")
     plan = Plan(
         attempts=attempts,
         projects=projects,
@@ -133,6 +160,15 @@ async def simulate(
                     await _led(settings, database, work_on, clock, seed, take_lead)
         head = await Feed(database, clock=clock).head()
     _tell(work.done, plan, clock.monotonic() - began, head, output)
+
+
+def _refuse_with_study() -> None:
+    """Refuse what a study does not heed."""
+    context = click.get_current_context()
+    for name in ("projects", "rate", "speed", "live", "keep_finished", "direct", "take_lead"):
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            option = "--" + name.replace("_", "-")
+            raise Refused(f"--study takes no {option}: only --attempts, --seed, --plot and -o.")
 
 
 @asynccontextmanager

@@ -7,7 +7,7 @@ there?" can be replayed from what is kept (SC-325).
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -47,6 +47,7 @@ from nodus_api.kernel.vocabulary import Market, WaitingFor
 from nodus_api.kernel.waiting import waiting_for, waiting_message
 
 __all__ = [
+    "Decide",
     "Decision",
     "FailedAcquisition",
     "LostCandidate",
@@ -137,6 +138,10 @@ class Decision:
     def top_to_json(self) -> list[dict[str, Any]]:
         """Write the best candidates for the kept decision."""
         return [ranked.to_json() for ranked in self.top]
+
+
+Decide = Callable[[PlacementRequest, CatalogSnapshot, datetime], Decision]
+"""What decides where something runs; the product's is `place`."""
 
 
 def place(request: PlacementRequest, snapshot: CatalogSnapshot, now: datetime) -> Decision:

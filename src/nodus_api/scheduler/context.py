@@ -10,6 +10,7 @@ from typing import TypeVar
 from uuid import UUID
 
 from nodus_api.clock import Clock
+from nodus_api.kernel.placement import Decide, place
 from nodus_api.kernel.vocabulary import Stage
 from nodus_api.scheduler.calibrating import calibrate
 from nodus_api.scheduler.catalog import CatalogView
@@ -95,6 +96,7 @@ class LoopContext:
     retirement: RetirementStore
     pace: Pace = field(default_factory=Pace)
     retention: Retention = field(default_factory=Retention)
+    decide: Decide = place
     offers_known: bool = False
     """Whether this reign has heard what the supplier offers; nothing is placed before."""
     offers_due: float = 0.0

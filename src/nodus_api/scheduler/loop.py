@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from nodus_api.attempts import render
 from nodus_api.clock import Clock
 from nodus_api.kernel import deadlines
+from nodus_api.kernel.placement import Decide, place
 from nodus_api.outages import Outage
 from nodus_api.scheduler.accruing import accrue
 from nodus_api.scheduler.acquiring import request_machines
@@ -59,8 +60,8 @@ Step = Callable[[], Awaitable[object]]
 class Scheduler:
     """One scheduler process's loop: leads, or stands by until it can.
 
-    `holder` names the process in table `leader`. Everything it needs to go on after a
-    crash is in the rows.
+    `holder` names the process in table `leader`; `decide` chooses where things run. Everything
+    it needs to go on after a crash is in the rows.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class Scheduler:
         pace: Pace | None = None,
         retention: Retention | None = None,
         metrics: LoopMetrics | None = None,
+        decide: Decide = place,
     ) -> None:
         self._database = database
         self._supplier = supplier
@@ -81,6 +83,7 @@ class Scheduler:
         self._pace = pace or Pace()
         self._retention = retention or Retention()
         self.metrics = metrics or LoopMetrics()
+        self._decide = decide
         self._wake = asyncio.Event()
         self.leading = False
 
@@ -128,6 +131,7 @@ class Scheduler:
                 ),
                 pace=self._pace,
                 retention=self._retention,
+                decide=self._decide,
             )
         )
 

@@ -23,7 +23,6 @@ from nodus_api.kernel.placement import (
     Outcome,
     PlacementRequest,
     RejectionCode,
-    place,
 )
 from nodus_api.kernel.replacement import needs_on_demand
 from nodus_api.kernel.spec import WorkloadSpec
@@ -131,7 +130,7 @@ def _place(
     request = request_of(claimed, spec, catalog, allowed, past)
     rooms = warm_rooms(catalog, ranks[0], spec) if catalog.warm else {}
     seen = with_warm(catalog.snapshot, rooms, spec.resources, len(claimed))
-    decision = place(request, seen, now)
+    decision = loop.decide(request, seen, now)
     try:
         claimed = funded(batch, claimed, spec, decision, catalog, request.remaining_cost_usd)
     except InsufficientFunds as lack:

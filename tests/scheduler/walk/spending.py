@@ -45,6 +45,7 @@ class FundsWalk(SchedulerWalk):
             notices=False,
             sync=True,
             delay=0,
+            warm=True,
             schedule=None,
             spec=spec | ({"completions": 2} if spec["gang"] else {}),
             going=4,

@@ -18,6 +18,7 @@ from uuid import UUID, uuid5
 import sqlalchemy as sa
 
 from nodus_api.clock import Clock, ManualClock, SystemClock, give_way
+from nodus_api.kernel.placement import Decide, place
 from nodus_api.kernel.spec import WorkloadSpec
 from nodus_api.kernel.vocabulary import OwnerKind
 from nodus_api.scheduler import Pace, Passes, Retention, Scheduler
@@ -59,6 +60,8 @@ class Simulation:
     pace: Pace = field(default_factory=Pace)
     retention: Retention = field(default_factory=Retention)
     tick: timedelta = timedelta(0)
+    decide: Decide = place
+    """What chooses where things run."""
     beats: bool = True
     """Whether it writes the leader's sign of life; not where somebody else does."""
     told: Callable[["Simulation"], Awaitable[None]] | None = None
@@ -90,6 +93,7 @@ class Simulation:
             holder=_HOLDER,
             pace=self.pace,
             retention=self.retention,
+            decide=self.decide,
         )
         ids = (uuid5(_NAMESPACE, str(number)) for number in itertools.count())
         server = ReportServer(
@@ -294,6 +298,7 @@ async def simulation(
     pace: Pace | None = None,
     retention: Retention | None = None,
     tick: timedelta = timedelta(0),
+    decide: Decide = place,
 ) -> AsyncIterator[Simulation]:
     """Yield a simulation on a migrated database of its own, whose log is kept as a leader does.
 
@@ -308,6 +313,7 @@ async def simulation(
         pace=pace or Pace(),
         retention=retention or Retention(),
         tick=tick,
+        decide=decide,
     )
     try:
         passes = await made.lead()
