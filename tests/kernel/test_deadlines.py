@@ -25,6 +25,7 @@ from nodus_api.kernel.deadlines import (
     drain_deadline,
     drain_end,
     overdue,
+    running_until,
     silence,
     stage_limit,
     starting_limit,
@@ -77,6 +78,34 @@ def test_the_longest_duration_counts_from_the_programs_start() -> None:  # T14
     assert stage_limit(running(), limits) == at(3700)
     assert what(running(), 3699, limits=limits) is None
     assert what(running(), 3700, limits=limits) is Overdue.DURATION
+
+
+def test_a_session_that_nobody_uses_is_idle() -> None:  # SC-010, SC-807
+    limits = Limits(idle=600 * SECOND)
+
+    assert stage_limit(running(), limits) == at(700)
+    assert what(running(), 699, limits=limits) is None
+    assert what(running(), 700, limits=limits) is Overdue.IDLE
+
+
+@pytest.mark.parametrize(
+    ("longest", "active", "until"),
+    [(None, 300, 900), (None, 0, 700), (1200, 300, 900), (700, 300, 800), (600, 0, 700)],
+)
+def test_a_session_ends_by_the_first_of_its_limits(
+    longest: int | None, active: int, until: int
+) -> None:  # SC-807: a word before the start is none
+    most = None if longest is None else longest * SECOND
+    limits = Limits(idle=600 * SECOND, max_duration=most)
+
+    assert running_until(at(100), limits, active=at(active)) == at(until)
+
+
+@pytest.mark.parametrize(("now", "which"), [(899, Overdue.IDLE), (900, Overdue.DURATION)])
+def test_the_longest_duration_is_told_apart_from_idleness(now: int, which: Overdue) -> None:
+    limits = Limits(idle=600 * SECOND, max_duration=800 * SECOND)
+
+    assert overdue(running(), at(now), limit_at=at(700), limits=limits) is which
 
 
 @pytest.mark.parametrize("state", [placing, acquiring])

@@ -92,6 +92,15 @@ def test_an_exit_before_the_signal_wins_over_a_notice() -> None:  # SC-013, scen
     assert ended.drain is None
 
 
+def test_no_end_lies_before_the_last_sign_of_life() -> None:  # SC-509, SC-015, P-13
+    """It is billed up to there: a heartbeat told late, or a clock set back, takes nothing away."""
+    heard = advance(running(), Heartbeat(at=at(200.7)))
+
+    ended = advance(heard, Exited(at=at(150), exit_code=0))
+
+    assert ended.finished == at(200)
+
+
 @pytest.mark.parametrize("exit_code", [0, 1, 143])
 def test_any_exit_after_the_signal_is_the_drains(exit_code: int) -> None:  # SC-013, scenario 20
     noticed = after(

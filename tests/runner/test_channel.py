@@ -21,6 +21,10 @@ def test_a_cursor() -> None:  # SC-642
     assert said(completed=120, total=1000) == Line(at=1.0, cursor=Cursor(completed=120, total=1000))
 
 
+def test_a_session_in_use() -> None:  # SC-807
+    assert said(active=True) == Line(at=1.0)
+
+
 @pytest.mark.parametrize(
     ("given", "meant"), [("state", "/machine/place/state"), ("/data/state", "/data/state")]
 )
@@ -35,7 +39,8 @@ def test_a_checkpoint(given: str, meant: str) -> None:
     [
         (b"{", "not JSON"),
         (b"[1]", "not a JSON object"),
-        (b"{}", "has a checkpoint, or completed and total"),
+        (b"{}", "has a checkpoint, completed and total, or active"),
+        (b'{"active": false}', "has a checkpoint, completed and total, or active"),
         (b'{"completed": 3}', "whole numbers"),
         (b'{"completed": 4, "total": 3}', "whole numbers"),
         (b'{"completed": -1, "total": 3}', "whole numbers"),

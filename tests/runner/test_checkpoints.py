@@ -265,6 +265,23 @@ async def test_heartbeats_carry_the_cursor(bench: Bench) -> None:  # SC-641
     await bench.until(told)
 
 
+async def test_heartbeats_tell_how_long_ago_the_program_spoke(bench: Bench) -> None:  # SC-807
+    """An idle session is known by it: the age grows until the program speaks again."""
+    bench.server.policy = Ledger()
+    side = await a_program(bench)
+    assert "activeAgeMs" not in await bench.server.wait_for("heartbeat")
+
+    def ages() -> list[int]:
+        return [one["activeAgeMs"] for one in bench.server.reports if "activeAgeMs" in one]
+
+    side.say(active=True)
+    await bench.until(lambda: len(ages()) >= 3)
+    assert ages() == sorted(ages())
+    longest = ages()[-1]
+    side.say(completed=1, total=2)
+    await bench.until(lambda: ages()[-1] < longest)
+
+
 async def test_nonsense_on_the_channel_changes_nothing(bench: Bench) -> None:
     bench.server.policy = Ledger()
     side = await a_program(bench)

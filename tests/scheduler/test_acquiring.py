@@ -38,6 +38,8 @@ from nodus_api.suppliers.supplier import (
 async def test_a_refused_machine_is_sought_elsewhere(
     world: World, refusal: Exception, reason: str
 ) -> None:
+    """Scenario 5. Given a winner that answers NoCapacity, when it is acquired, then T6; the
+    first fallback is granted; the winner in rejected; one Attempt, epoch 1."""
     world.fake.offered = [an_offer("cpu-1c-4g-us"), an_offer("cpu-1c-4g-eu", rate="0.07")]
     world.fake.before = refusal  # scenario 5, T6
     await world.submit()
@@ -242,6 +244,8 @@ async def test_an_offer_whose_machines_never_become_ready_rests_longer_each_time
 
 
 async def test_a_create_that_took_effect_unheard_is_adopted(world: World) -> None:  # scenario 6
+    """Scenario 6. Given a create that timed out but succeeded, when find(key) is asked, then
+    the same machine is adopted; no second machine."""
     world.fake.after = Ambiguous("connection reset")
     await world.submit()
     await world.settle()
@@ -253,6 +257,8 @@ async def test_a_create_that_took_effect_unheard_is_adopted(world: World) -> Non
 
 
 async def test_a_create_that_never_happened_is_given_up_after_two_looks(world: World) -> None:
+    """Scenario 7. Given a create that timed out and never happened, when find is absent twice,
+    then T6 after at least 30 s."""
     world.fake.before = Ambiguous("connection reset")  # scenario 7
     await world.submit()
     await world.settle()
@@ -287,6 +293,8 @@ async def test_nothing_is_asked_for_before_its_intent_is_committed(
 async def test_a_crash_after_create_finds_the_machine_by_its_key(
     world: World,
 ) -> None:  # scenario 8
+    """Scenario 8. Given a loop killed after create, before the grant is written, when it
+    restarts, then the machine is adopted by its key."""
     await world.submit()
     passes = await world.lead()
     for name in ("intake", "fill", "offers"):
@@ -430,6 +438,9 @@ async def _states(world: World) -> dict[str, str]:
 
 
 async def test_a_machine_of_ours_without_a_row_is_swept(world: World) -> None:  # scenario 9, SC-611
+    """Scenarios 9 and 10. Given a machine with our tag and no row, and one with another
+    installation's tag, when the sweep comes, then ours is deleted and recorded as an orphan;
+    the other is untouched."""
     await world.submit()
     await world.settle()
     (key,) = world.fake.machines
@@ -559,6 +570,9 @@ async def test_a_runner_that_reports_proves_its_machine(world: World) -> None:  
 
 
 async def test_deletion_is_retried_until_it_is_proven(world: World) -> None:  # scenario 38, SC-610
+    """Scenario 38. Given a supplier that ignores delete 5 times, when the program has ended,
+    then terminal at once; deletionProvenTime after the 6th; teardown as billed (alert: the test
+    above)."""
     await world.submit()
     await world.settle()
     runner = await world.start()
@@ -645,6 +659,8 @@ async def test_a_runner_that_reports_early_is_not_asked_for_without_pause(world:
 
 
 async def test_capacity_that_appears_is_taken_at_the_next_try(world: World) -> None:  # scenario 4
+    """Scenario 4. Given a class of capacity 0, when capacity appears at 100 s, then placed at
+    the next try; queuedTime unchanged."""
     world.fake.offered = [an_offer(available=0)]
     await world.submit()
     await world.settle()

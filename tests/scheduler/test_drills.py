@@ -68,6 +68,8 @@ async def assert_counted_nowhere(world: World) -> None:
 
 
 async def test_a_node_loss_drill_is_lost_like_a_real_one(world: World) -> None:  # scenario 41
+    """Scenario 41. Given a running Attempt, when it is drilled with node-loss, then Lost
+    NodeLost, trigger Drill; Boot, lost time and Teardown covered; λ unchanged."""
     runner = await world.run(checkpoint={"restartable": True})
     await world.settle(20)
     await runner.report(

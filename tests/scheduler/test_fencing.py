@@ -39,6 +39,8 @@ async def test_a_deposed_leader_writes_nothing(
 
 
 async def test_a_stale_epoch_changes_no_row(world: World) -> None:  # P-06, scenario 26, SC-125
+    """Scenario 26. Given epoch 2 live, when the old epoch's runner reports a checkpoint, then
+    409 and 0 rows (that it kills its program: tests/runner)."""
     await world.submit(restart={"maxRetries": 1})
     await world.settle()
     old = await world.start("0/1")

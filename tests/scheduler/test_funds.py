@@ -235,6 +235,8 @@ async def test_holds_are_renewed_each_minute(dear: World) -> None:  # SC-621
 
 
 async def test_funds_run_out_in_mid_run(dear: World) -> None:  # scenario 34, SC-621
+    """Scenario 34. Given funds that run out mid-run, when the renewal fails, then drained,
+    Cancelled Unfunded, trigger Funding; captured at most the funds."""
     await fund(dear, "14")
     runner = await dear.run(estimate={"hours": "0.01"}, stopGraceSeconds=10)
     await until_stopped(dear, [runner])

@@ -78,6 +78,8 @@ async def test_no_rank_starts_before_all_are_registered(world: World) -> None:  
 
 
 async def test_a_gang_too_large_for_the_room_waits_whole(world: World) -> None:  # scenario 28
+    """Scenario 28. Given a gang of 4 and capacity 3, when it is placed, then all stay Queued,
+    GangTooLarge; no machine is requested."""
     world.fake.slots = 3
     await submit_gang(world, 4)
     await world.settle()
@@ -154,6 +156,8 @@ async def test_no_machine_for_one_rank_sends_all_back(world: World) -> None:  # 
 
 
 async def test_a_grant_cannot_be_taken_back(world: World) -> None:  # scenario 29, SC-132, SC-520
+    """Scenario 29. Given a gang of 4 with rank 1 granted, when rank 2's acquire fails, then the
+    remaining ranks are released, covered; gang epoch 2 after the wait of SC-132."""
     world.fake.refused[2] = NoCapacity("gone")
     await submit_gang(world, 4)
     await world.settle()

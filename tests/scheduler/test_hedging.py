@@ -37,7 +37,9 @@ from nodus_api.suppliers.supplier import (
 
 
 async def test_a_late_attempt_gets_a_second_machine_which_wins(world: World) -> None:
-    """Scenario 36, worked example 5: p95 passed → second machine; it wins; the loser is covered."""
+    """Scenario 36. Given Speed, hedge Auto and a slow boot, when p95 has passed, then a second
+    machine, which wins; hedged true; the loser covered; the program started once (worked
+    example 5)."""
     first, second = await hedge(world)
     status = await world.status()
     assert status["placement"]["hedged"] is True  # P-25
@@ -137,7 +139,8 @@ async def cost(world: World) -> Decimal:
 
 @pytest.mark.parametrize("turn", range(4))
 async def test_both_ask_in_the_same_second(world: World, turn: int) -> None:  # scenario 37, SC-341
-    """Two runners ask at once; exactly one is granted, however often both ask again."""
+    """Scenario 37. Given both machines of a hedge ready in the same second, when canStart is
+    asked twice, then exactly one is granted, however often both ask again."""
     first, second = await hedge(world)
     await register(world, first, second)
     both = (first, second) if turn % 2 else (second, first)

@@ -54,6 +54,8 @@ async def test_a_job_succeeds(world: World) -> None:  # scenario 1
 
 
 async def test_a_crashing_program_is_retried_as_the_next_epoch(world: World) -> None:  # scenario 15
+    """Scenario 15. Given a running program, when it exits 3, then Failed CustomerExit with
+    exitCode 3 and no signal."""
     await world.submit(restart={"maxRetries": 1})
     await world.settle()
     runner = await world.start()
@@ -98,6 +100,8 @@ async def test_without_retries_left_the_job_fails(world: World) -> None:  # SC-1
 
 
 async def test_a_signal_is_not_an_exit_code(world: World) -> None:  # scenario 16, SC-009
+    """Scenario 16. Given a running program, when it gets SIGSEGV, then CustomerExit, signal 11,
+    exitCode 139."""
     await world.submit()
     await world.settle()
     runner = await world.start()
@@ -108,6 +112,8 @@ async def test_a_signal_is_not_an_exit_code(world: World) -> None:  # scenario 1
 
 
 async def test_a_memory_kill_has_its_own_reason(world: World) -> None:  # scenario 17
+    """Scenario 17. Given a running program, when it hits its memory limit, then OutOfMemory,
+    signal 9, exitCode 137."""
     await world.submit()
     await world.settle()
     runner = await world.start()
@@ -137,6 +143,8 @@ async def test_a_program_that_cannot_start_is_the_customers_fault(world: World) 
 async def test_an_image_that_is_not_there_is_charged_and_not_retried(
     world: World,
 ) -> None:  # scenario 13
+    """Scenario 13. Given an image that is not found, when it is pulled, then Failed
+    ImagePullFailed; charged; no replacement."""
     await world.submit(restart={"maxRetries": 0})
     await world.settle()
     runner = await world.runner()
@@ -154,6 +162,8 @@ async def test_an_image_that_is_not_there_is_charged_and_not_retried(
 
 
 async def test_our_own_fault_is_covered_and_made_good(world: World) -> None:  # scenario 14
+    """Scenario 14. Given a registry that is down, when an image is pulled, then InternalError;
+    covered; replaced."""
     await world.submit(restart={"maxRetries": 0})
     await world.settle()
     runner = await world.runner()
@@ -171,6 +181,8 @@ async def test_our_own_fault_is_covered_and_made_good(world: World) -> None:  # 
 
 
 async def test_retries_wait_longer_each_time_and_are_counted(world: World) -> None:  # scenario 18
+    """Scenario 18. Given maxRetries 2, when the program exits 1 always, then epochs 1 to 3,
+    backoff 10 and 20 s; the workload has failed."""
     await world.submit(restart={"maxRetries": 2})  # SC-105: epochs 1, 2, 3
     await world.settle()
     for epoch, shortest, longest in ((1, 8, 12), (2, 16, 24)):  # SC-121: 10, 20 s, a fifth off
@@ -193,6 +205,8 @@ async def test_retries_wait_longer_each_time_and_are_counted(world: World) -> No
 
 
 async def test_a_rule_decides_before_the_retries(world: World) -> None:  # scenario 19
+    """Scenario 19. Given a rule exit 42 to FailJob, when the program exits 42, then no retry
+    despite maxRetries."""
     rules = [{"action": "FailJob", "exitCodes": [42]}]
     await world.submit(restart={"maxRetries": 5, "rules": rules})
     await world.settle()
@@ -228,6 +242,8 @@ async def test_the_exit_is_the_stop_and_teardown_is_billed_after_it(world: World
 
 
 async def test_a_new_price_is_for_new_attempts(world: World) -> None:  # scenario 44, SC-504
+    """Scenario 44. Given a running Attempt, when the catalog comes again at new prices, then
+    old Attempts keep their rate, new ones use the new one."""
     await world.submit("old")
     await world.settle()
     world.fake.offered = [an_offer(rate="0.60")]
@@ -255,11 +271,16 @@ async def test_a_new_price_is_for_new_attempts(world: World) -> None:  # scenari
 
 
 async def test_what_nothing_can_match_fails_at_once(world: World) -> None:  # scenario 2
+    """Scenario 2. Given no class with the accelerator, when a Job is submitted, then Failed
+    Unplaceable; rejected AcceleratorMismatch; cost 0."""
     await world.submit(resources={"accelerators": ["h100"], "count": 1})
     await world.settle()
     status = await world.status()
     assert (status["phase"], status["reason"]) == ("Failed", "Unplaceable")
     assert status["placement"]["candidates"] == 1
+    assert status["placement"]["explain"]["rejected"] == [
+        {"offeringClass": "cpu-1c-4g-other", "reason": "AcceleratorMismatch"}
+    ]
     assert status["actual"]["costUSD"] == "0.000000"
     assert (await world.workload())["outcome"] == "Unplaceable"
     await check_quiet(world)
@@ -293,12 +314,22 @@ async def test_without_capacity_an_attempt_waits_and_says_so(
 
 
 async def test_the_start_deadline_ends_the_wait(world: World) -> None:  # T8, scenario 3
+    """Scenario 3. Given a class of capacity 0, when a Job is submitted, then Pending with
+    explain.rejected InsufficientCapacity; Failed NoCapacity at 3600 s."""
     world.fake.offered = [an_offer(available=0)]
     await world.submit()
     await world.settle()
-    await world.settle(3600)
+    await world.settle(3599)
+    status = await world.status()
+    assert (status["phase"], status["progress"]["stage"]) == ("Queued", "Pending")
+    assert status["placement"]["explain"]["rejected"] == [
+        {"offeringClass": "cpu-1c-4g-other", "reason": "InsufficientCapacity"}
+    ]
+    await world.settle(1)
     status = await world.status()
     assert (status["phase"], status["reason"]) == ("Failed", "NoCapacity")
+    assert status["actual"]["costUSD"] == "0.000000"
+    assert world.fake.creates == []
     assert (await world.workload())["state"] == "Failed"
 
 

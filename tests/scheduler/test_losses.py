@@ -141,6 +141,8 @@ async def test_a_machine_that_died_while_nobody_looked_ends_at_its_last_sign_of_
 async def test_a_replacement_lost_before_its_start_costs_nothing(
     world: World,
 ) -> None:  # scenario 27
+    """Scenario 27. Given a replacement, when it is lost before its start, then its Restore is
+    covered; epoch 3; recoverySeconds of epoch 1 is set by epoch 3's start."""
     await world.submit()
     await world.settle()
     runner = await world.start("0/1")
@@ -183,6 +185,8 @@ async def test_a_machine_missing_once_is_not_lost(world: World) -> None:  # SC-6
 
 
 async def test_an_answer_without_any_machine_is_an_outage(world: World) -> None:  # scenario 39
+    """Scenario 39. Given a supplier whose list returns an empty page, when machines are
+    observed, then nobody is declared lost, nothing is proven."""
     await world.submit(completions=2)
     await world.settle()
     await world.start("0/1")
@@ -340,6 +344,9 @@ async def test_checks_that_fail_right_after_a_question_to_start_end_it(world: Wo
 async def test_silence_is_borne_while_the_supplier_vouches(
     world: World,
 ) -> None:  # scenarios 24, 25
+    """Scenarios 24 and 25. Given heartbeats that stop while the supplier says running, when
+    they return after 90 s, or stay away for 600 s, then nothing happens; or HeartbeatLoss, the
+    machine deleted, charged to the last beat."""
     await world.submit()
     await world.settle()
     runner = await world.start()

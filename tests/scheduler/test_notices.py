@@ -29,6 +29,9 @@ def announce(world: World, runner: Runner, seconds: float) -> None:
 
 
 async def test_an_exit_after_the_notice_is_preempted(world: World) -> None:  # scenario 20
+    """Scenario 20. Given a spot notice of 120 s and a checkpoint in 20 s, when the program
+    exits 143 at 25 s, then Lost Preempted, not CustomerExit; lostSeconds at most 5; epoch 2
+    restores that seq."""
     runner = await a_spot_attempt(world, checkpoint={"restartable": True})
     await world.settle(98)
     announce(world, runner, 120)
@@ -65,6 +68,8 @@ async def test_the_deadline_caps_the_grace(world: World) -> None:  # SC-013
 
 
 async def test_an_exit_before_the_signal_keeps_its_outcome(world: World) -> None:  # scenario 22
+    """Scenario 22. Given a notice, when the program finishes with 0 before the signal, then
+    Succeeded, no interruption."""
     runner = await a_spot_attempt(world)
     announce(world, runner, 120)
     await world.settle(5)
@@ -77,6 +82,9 @@ async def test_an_exit_before_the_signal_keeps_its_outcome(world: World) -> None
 
 
 async def test_a_notice_whose_order_never_arrived_is_cleared(world: World) -> None:  # scenario 23
+    """Scenario 23. Given a notice whose stop order is never delivered, and no reclaim, when its
+    deadline + 60 s has passed, then the machine is still ours: the Attempt goes on, the notice
+    is cleared, a metric counts it."""
     runner = await a_spot_attempt(world)
     world.fake.deaf_signals = 1000
     announce(world, runner, 20)

@@ -31,6 +31,7 @@ def report(kind: str, **fields: Any) -> dict[str, Any]:
         ("started", {"restoreBytes": None}),
         ("started", {"restoreBytes": 2**40}),
         ("heartbeat", {"cursor": {"completed": 1, "total": 2}}),
+        ("heartbeat", {"activeAgeMs": 10}),
         ("checkpoint", {"seq": 1, "bytes": 0, "uri": "file:///x", "sha256": "0" * 64}),
         ("notice", {"deadline": "2026-01-01T00:00:00Z"}),
         ("exited", {"exitCode": 0, "signal": None, "oom": False}),
@@ -59,6 +60,8 @@ def test_what_runners_say_is_kept(kind: str, fields: dict[str, Any]) -> None:
         ("exited", {"stopAgeMs": TEN_YEARS_MS + 1}),  # SC-615
         ("exited", {"message": 3}),
         ("heartbeat", {"ageMs": TEN_YEARS_MS + 1}),
+        ("heartbeat", {"activeAgeMs": TEN_YEARS_MS + 1}),
+        ("heartbeat", {"activeAgeMs": -1}),
         ("heartbeat", {"n": 2**63}),
         ("heartbeat", {"epoch": 2**31}),
         ("heartbeat", {"cursor": {"completed": -1, "total": 2}}),

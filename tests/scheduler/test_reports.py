@@ -174,6 +174,49 @@ async def test_a_body_is_at_most_64_kib(desk: Desk) -> None:  # SC-645
     assert (await desk.post(kind="exited", message="x" * BODY_LIMIT)).status_code == 413
 
 
+WRONG: list[tuple[str, int, dict[str, Any]]] = [
+    ("malformed", 400, {"kind": "exited", "exitCode": 256}),
+    ("of an unknown kind", 400, {"kind": "dance"}),
+    ("of no number", 400, {"n": 0}),
+    ("of a coming epoch", 409, {"kind": "exited", "exitCode": 0, "epoch": 2}),
+    ("of another Attempt", 409, {"kind": "exited", "exitCode": 0, "attempt": str(REQUEST)}),
+    ("too large", 413, {"kind": "exited", "message": "x" * BODY_LIMIT}),
+    ("replayed", 200, {"kind": "exited", "exitCode": 5, "n": 5}),
+    ("out of order", 200, {"kind": "exited", "exitCode": 5, "n": 2}),
+]
+
+
+@pytest.mark.parametrize(
+    ("code", "fields"), [one[1:] for one in WRONG], ids=[one[0] for one in WRONG]
+)
+async def test_what_is_not_taken_changes_nothing(
+    desk: Desk, code: int, fields: dict[str, Any]
+) -> None:  # P-06, P-07, SC-125, SC-641, SC-645
+    """A refusal has its reason; a replay, or what was overtaken, is acknowledged and ignored."""
+    await desk.post(kind="registered", checks={}, n=4)
+    await desk.post(kind="heartbeat", n=5)
+    await desk.world.settle()
+    before = [await desk.world.rows(one) for one in _REACHED]
+
+    answer = await desk.post(**{"n": 6} | fields)
+
+    assert answer.status_code == code
+    if code != 200:
+        body = answer.json()
+        assert (body["kind"], body["status"]) == ("Status", "Failure")
+        assert body["reason"]
+        assert body["message"]
+    await desk.world.settle()
+    assert [await desk.world.rows(one) for one in _REACHED] == before
+
+
+_REACHED = [
+    t.attempts, t.attempt_objects, t.attempt_work, t.changes, t.checkpoints, t.cost_segments,
+    t.leases, t.machine_events, t.machines, t.runner_reports, t.slots,
+]  # fmt: skip
+"""All that a report could change."""
+
+
 async def test_other_paths_and_methods_have_their_codes(desk: Desk) -> None:
     assert (await desk.client.get(PATH)).status_code == 405
     assert (await desk.client.post("/else")).status_code == 404

@@ -26,6 +26,7 @@ from tests.suppliers.simulated_fleet import CLASS, a_class, a_model
 
 from nodus_api.bench.simulation.virtual import Simulation
 from nodus_api.clock import ManualClock
+from nodus_api.kernel.money import cumulative_usd
 from nodus_api.scheduler import Pace
 from nodus_api.storage import tables as t
 from nodus_api.storage.engine import Database
@@ -53,6 +54,7 @@ TOO_OFTEN = {FaultKind.AUTH_LOST, FaultKind.RATE_LIMIT}
 NEEDS_ANOTHER = {FaultKind.NOTICE_TWICE, FaultKind.ZOMBIE}
 """Kinds that show only where another thing happens: a notice, a loss."""
 CRASHES = 40
+CANCELS = 30
 SEEDS = range(int(os.environ.get("NODUS_FLEETS", "2")))
 
 
@@ -121,8 +123,20 @@ class World:
             if row["handle"] == machine.handle:
                 assert row["gone"] >= _floor(machine.gone), machine  # P-10
         await self._starts_were_granted(fleet)
+        await self._nobody_is_named()
         kept = await rows.read(self._database)
         assert_sound(replace(rows.history_of(kept, truth.alive(fleet)), quiet=True))
+
+    async def _nobody_is_named(self) -> None:
+        """P-26, SC-203: no document holds a supplier's word for what it has, or its handle."""
+        private = {str(row["handle"]) for row in await self.rows(t.machines) if row["handle"]}
+        private |= {str(row["key"]) for row in await self.rows(t.machines)}
+        for row in await self.rows(t.supplier_offers):
+            private |= {f"{row['supplier']}", f"{row['instance_type']}"}
+        assert len(private) > 2
+        for row in await self.rows(t.attempt_objects):
+            document = bytes(row["doc"]).decode()
+            assert [name for name in sorted(private) if name in document] == []
 
     async def _starts_were_granted(self, fleet: Fleet) -> None:
         """P-05, SC-341: every program that truly started had won; what is shown is when it did."""
@@ -177,7 +191,9 @@ async def world(
 
 
 async def test_a_job_lives_its_whole_life(world: World) -> None:  # scenario 1
-    simulation = world.begin(a_model(programs=SHORT))
+    """Scenario 1. Given an empty fleet and the sample catalog, when a minimal Job is submitted,
+    then Pending to Succeeded; all seven milestones; the cost is the clock's (SC-501)."""
+    simulation = world.begin(sample_fleet())
     await simulation.submit("train", {"template": {"env": {"SIMULATED_SECONDS": "100"}}})
 
     await simulation.run()
@@ -185,7 +201,14 @@ async def test_a_job_lives_its_whole_life(world: World) -> None:  # scenario 1
     (document,) = (await world.documents()).values()
     status = document["status"]
     assert status["progress"]["stage"] == "Succeeded"
-    assert len([name for name in status["timings"] if name.endswith("Time")]) == 7
+    times = {name: at for name, at in status["timings"].items() if name.endswith("Time")}
+    assert len(times) == 7
+    begun, over = (
+        datetime.fromisoformat(times[name]) for name in ("billingStartTime", "deletionProvenTime")
+    )
+    rate = Decimal(status["placement"]["rateUSDPerHour"])
+    whole = cumulative_usd(rate, int((over - begun).total_seconds()))
+    assert Decimal(status["actual"]["costUSD"]) == whole
     await world.check_end(simulation)
 
 
@@ -400,6 +423,36 @@ async def test_a_stop_while_everything_goes_wrong_ends_all(world: World) -> None
     await world.check_machine_time(simulation)
     states = {row["state"] for row in await world.rows(t.workloads)}
     assert states <= {"Stopped", "Succeeded", "Failed"}
+
+
+async def test_a_cancel_at_any_moment_leaves_no_machine(world: World) -> None:
+    """Field case D03: Jobs are stopped at every stage, on a supplier that takes its time."""
+    slow = Spread(median=timedelta(seconds=5), sigma=0.5)
+    room = a_class(capacity=Trace.always(CANCELS), grant=slow, boot=slow, teardown=slow)
+    simulation = world.begin(a_model(room), tick=0.25)
+    met: set[str] = set()
+    forever = {"template": {"env": {"SIMULATED_SECONDS": "3600"}}, "stopGraceSeconds": 5}
+    for number in range(CANCELS):
+        owner = f"job-{number}"
+        begun = START + timedelta(seconds=number)
+
+        async def stop(one: Simulation, owner: str = owner) -> None:
+            shown = (await world.documents()).get(f"{owner}/0/1")
+            met.add(shown["status"]["progress"]["stage"] if shown else "not there yet")
+            await one.ask(Verb.STOP, owner)
+
+        simulation.submit_at(begun, owner, forever)
+        simulation.at(begun + number * timedelta(seconds=0.8), stop)
+
+    await simulation.run()
+
+    assert met >= {"Acquiring", "Starting", "Running"}
+    for document in (await world.documents()).values():
+        status = document["status"]
+        assert (status["phase"], status["reason"]) == ("Cancelled", "Stopped")
+        assert status["interruption"]["trigger"] == "User"
+    await world.check_end(simulation)
+    await world.check_machine_time(simulation)
 
 
 def faulty(rate: float) -> FleetModel:

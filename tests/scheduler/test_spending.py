@@ -15,6 +15,8 @@ from nodus_api.suppliers.supplier import SupplierCaps
 
 
 async def test_a_job_is_stopped_before_its_limit(world: World) -> None:  # scenario 35, SC-622
+    """Scenario 35. Given maxCost 5.00 at 23.60 an hour, when it runs, then Cancelled
+    MaxCostReached; costUSD at most 5.00."""
     world.fake.offered = [an_offer(rate="23.60")]
     await world.submit(limits={"maxCostUSD": "5"}, estimate={"hours": "0.1"}, stopGraceSeconds=10)
     await world.settle()

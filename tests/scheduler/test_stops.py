@@ -12,6 +12,8 @@ from nodus_api.suppliers.supplier import Ambiguous, MachineCondition, Order
 
 
 async def test_a_stop_while_pending_ends_at_once(world: World) -> None:  # scenario 31, T16
+    """Scenario 31. Given an Attempt that is Pending, when its user stops it, then Cancelled
+    Stopped at once; cost 0; no machine."""
     world.fake.offered = [an_offer(available=0)]
     await world.submit()
     await world.settle()

@@ -39,6 +39,8 @@ async def periods(world: World) -> list[tuple[int, int | None, Decimal]]:
 
 
 async def test_a_spot_price_that_rises_is_nodus_loss(world: World) -> None:  # scenario 42
+    """Scenario 42. Given a spot machine, when its price rises mid-run, then rateUSDPerHour and
+    cost unaffected; the private ledger shows the loss."""
     offer = an_offer(rate="3.60", spot="1.80")
     world.fake.offered = [offer]
     runner = await world.run(estimate={"hours": "0.1"}, **SPOT)

@@ -70,6 +70,8 @@ async def seconds_of(world: World) -> Mapping[int, int]:
 
 
 async def test_another_sandbox_takes_the_machine(warm: World) -> None:  # scenario 43, SC-344
+    """Scenario 43. Given a Sandbox that ended, kept warm 300 s, when another starts, then
+    warmReuse true, billingStart is the assignment, clocks + idle are the machine's clock."""
     await warm.submit("one", kind=BOX)
     await warm.settle()
     await ends(warm, await starts(warm, "one"))

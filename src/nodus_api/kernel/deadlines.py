@@ -35,6 +35,8 @@ class Limits:
     starting: timedelta = STARTING_LIMIT
     starting_cap: timedelta = STARTING_CAP
     max_duration: timedelta | None = None
+    idle: timedelta | None = None
+    """How long a session goes on that nobody uses (SC-807)."""
 
 
 class Overdue(StrEnum):
@@ -52,6 +54,8 @@ class Overdue(StrEnum):
     """T11: StartFault with ImagePullFailed."""
     DURATION = "Duration"
     """T14: RunFault with DeadlineExceeded."""
+    IDLE = "Idle"
+    """T17: StopRequested by nobody, Released (SC-010, SC-807)."""
     DRAIN = "Drain"
     """StopCompleted at `drain_end`."""
     NOTICE = "Notice"
@@ -77,7 +81,7 @@ def stage_limit(attempt: Attempt, limits: Limits) -> datetime | None:
     """Return when the current stage's own limit ends; None if it has none.
 
     Acquiring counts from the placement, Starting from the grant, Running from the
-    program's start.
+    program's start, which is the first use of a session.
     """
     match attempt.stage:
         case Stage.ACQUIRING if attempt.acquired is not None:
@@ -85,11 +89,25 @@ def stage_limit(attempt: Attempt, limits: Limits) -> datetime | None:
         case Stage.STARTING if attempt.billing_start is not None:
             return attempt.billing_start + limits.starting
         case Stage.RUNNING if attempt.command_started is not None:
-            if limits.max_duration is None:
-                return None
-            return attempt.command_started + limits.max_duration
+            return running_until(attempt.command_started, limits)
         case _:
             return None
+
+
+def running_until(
+    started: datetime, limits: Limits, *, active: datetime | None = None
+) -> datetime | None:
+    """Return when a program that started then, and was last used at `active`, must end.
+
+    None if nothing limits it; without `active` its start is all the use that is known.
+    """
+    used = max(started, active or started)
+    ends = [
+        since + length
+        for since, length in ((started, limits.max_duration), (used, limits.idle))
+        if length is not None
+    ]
+    return min(ends, default=None)
 
 
 def overdue(
@@ -120,7 +138,7 @@ def overdue(
         case Stage.STARTING:
             return _starting_overdue(now, limit_at, limits, pulling)
         case Stage.RUNNING:
-            return Overdue.DURATION
+            return _running_overdue(attempt, now, limits)
         case _:
             return None
 
@@ -180,6 +198,13 @@ def _starting_overdue(
         return Overdue.STARTUP
     cap_at = limit_at + limits.starting_cap - limits.starting
     return Overdue.IMAGE_PULL if now >= cap_at else None
+
+
+def _running_overdue(attempt: Attempt, now: datetime, limits: Limits) -> Overdue:
+    """Tell the two limits of a program apart, of which one has passed."""
+    since, longest = attempt.command_started, limits.max_duration
+    within = longest is None or since is None or now < since + longest
+    return Overdue.IDLE if limits.idle is not None and within else Overdue.DURATION
 
 
 def _drain_overdue(attempt: Attempt, now: datetime) -> Overdue | None:

@@ -109,8 +109,10 @@ def _neighbour(attempt: Attempt, event: Event) -> datetime | None:
             return _latest(attempt)
         case CommandStarted():
             return _latest(with_winner(attempt, event))
-        case _:  # an end lies after every milestone and the last checkpoint (SC-015)
-            return max(_latest(attempt), attempt.last_committed or attempt.queued)
+        case _:  # an end lies after every milestone and the last checkpoint (SC-015), and after the
+            # last sign of life, up to which it is billed already: a cost never falls (SC-509)
+            alive = floored(attempt.last_heartbeat or attempt.queued)
+            return max(_latest(attempt), attempt.last_committed or attempt.queued, alive)
 
 
 def _latest(attempt: Attempt) -> datetime:

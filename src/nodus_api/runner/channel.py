@@ -4,6 +4,7 @@
 at most 4,096 bytes, so that the lines of several writers never mix:
 
     {"completed": 120, "total": 1000}                            how far it is: its cursor
+    {"active": true}                                             a session is in use, nothing else
     {"checkpoint": {"dir": "DIR"}, "completed": 120, "total": 1000, "id": "ID"}
                                      keep a copy of DIR; cursor and id may be left out
 
@@ -214,8 +215,8 @@ def read_line(line: bytes, *, home: Path, at: float) -> Line:
         raise BadLine("an id is 1 to 64 letters, digits, - and _")
     directory = _directory(said.get("checkpoint"), id)
     cursor = _cursor(said, id)
-    if directory is None and cursor is None:
-        raise BadLine("a line has a checkpoint, or completed and total, or both", id=id)
+    if directory is None and cursor is None and said.get("active") is not True:
+        raise BadLine("a line has a checkpoint, completed and total, or active", id=id)
     return Line(at=at, cursor=cursor, directory=home / directory if directory else None, id=id)
 
 

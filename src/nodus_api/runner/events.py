@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from nodus_api.runner.channel import Cursor
+from nodus_api.runner.channel import Line
 from nodus_api.runner.checkpoints import Copied
 from nodus_api.runner.client import Answer
 from nodus_api.runner.outbox import Report
@@ -36,4 +36,4 @@ class Silent:
     """The channel has heard all that the program wrote before its end."""
 
 
-Event = Answered | Ended | Signalled | Silent | Cursor | Copied | Fetched | NotFetched
+Event = Answered | Ended | Signalled | Silent | Line | Copied | Fetched | NotFetched

@@ -69,6 +69,7 @@ class Life:
         )
         self._checkpoints = Checkpoints(store, self._channel)
         self._cursor: Cursor | None = None
+        self._active_at: float | None = None
         self._asked_for_checkpoint = False
         self._restored: Fetched | None = None
         self._program: program.Program | None = None
@@ -145,8 +146,8 @@ class Life:
                 self._beat()
             case Signalled():
                 self._terminate()
-            case Cursor():
-                self._cursor = event
+            case Line(at=at, cursor=cursor):
+                self._active_at, self._cursor = at, cursor or self._cursor
             case Copied():
                 self._checkpoints.add(event)
                 self._send(self._checkpoints.next())
@@ -339,8 +340,15 @@ class Life:
     def _beat(self) -> None:
         self._beat_at = elapsed() + self._intent.heartbeat
         if not self._ended:
-            known = self._cursor
-            self._report(HEARTBEAT, **({} if known is None else {"cursor": known.to_json()}))
+            known, used = self._cursor, self._active_at
+            self._outbox.put(
+                Report(
+                    kind=HEARTBEAT,
+                    at=elapsed(),
+                    fields={} if known is None else {"cursor": known.to_json()},
+                    moments={} if used is None else {"activeAgeMs": used},
+                )
+            )
 
     def _fetch(self, restore: Restore) -> None:
         """Fetch the checkpoint on a thread of its own, while heartbeats and orders go on."""
@@ -364,8 +372,7 @@ class Life:
 
     def _heard(self, line: Line) -> None:
         """Take a line of the program, on the channel's thread: copies may take their time."""
-        if line.cursor is not None:
-            self._events.put(line.cursor)
+        self._events.put(line)
         if line.directory is None:
             return
         try:

@@ -16,13 +16,13 @@ from nodus_api.kernel.errors import IllegalTransition
 from nodus_api.kernel.gang import all_registered
 from nodus_api.kernel.lifecycle import advance
 from nodus_api.kernel.moments import clamped
-from nodus_api.kernel.spec import WorkloadSpec
 from nodus_api.kernel.vocabulary import MachineState, Reason, Stage, Trigger
 from nodus_api.scheduler.checkpointing import proposed
 from nodus_api.scheduler.context import LoopContext
 from nodus_api.scheduler.deliveries import note_starts
 from nodus_api.scheduler.drilling import as_drilled
 from nodus_api.scheduler.ganging import save_together
+from nodus_api.scheduler.lasting import program_began, session_used
 from nodus_api.scheduler.metrics import LoopMetrics
 from nodus_api.scheduler.racing import lose_machine, win, winners_start, with_winner_shown
 from nodus_api.scheduler.report_bodies import kept_text
@@ -182,15 +182,24 @@ def _hear(
         case "started":
             raise IllegalTransition(record.attempt.stage, events.CommandStarted(at=at))
         case "heartbeat":
-            return _move(loop, record, events.Heartbeat(at=at))
+            return _heartbeat(loop, record, report, at)
         case "checkpoint":
-            return proposed(record, tenancy, report, at)
+            return session_used(proposed(record, tenancy, report, at), at)
         case "notice":
             return record  # a supplier's notice comes by the supplier
         case "exited":
             return ended(loop, record, tenancy, Ending.reported(report), now)
         case _:
             return _move(loop, record, events.Heartbeat(at=at))
+
+
+def _heartbeat(
+    loop: LoopContext, record: AttemptRecord, report: Report, at: datetime
+) -> AttemptRecord:
+    """Take a sign of life; `activeAgeMs` tells when the program last said something."""
+    alive = _move(loop, record, events.Heartbeat(at=at))
+    age = report.body.get("activeAgeMs")
+    return alive if age is None else session_used(alive, min(report.received - _ms(age), at))
 
 
 def _registered(
@@ -264,15 +273,12 @@ def started(
     *,
     restore_bytes: int | None = None,
 ) -> AttemptRecord:
-    """T10; the limit is now the program's own (limits.maxDurationSeconds)."""
+    """T10; the limit is now the program's own (limits.maxDurationSeconds, idleTimeoutSeconds)."""
     event = events.CommandStarted(at=at, restore_bytes=restore_bytes)
     record = _move(loop, record, winners_start(record, tenancy, event))
     record = with_winner_shown(record, tenancy)
-    spec = WorkloadSpec.from_json(record.workload.kind, record.workload.spec)
-    longest = spec.limits.max_duration_seconds
-    begun = record.attempt.command_started or at
-    limit = None if longest is None else begun + timedelta(seconds=longest)
-    return replace(record, work=replace(record.work, limit_at=limit, hedge_at=None))
+    record = program_began(record)
+    return replace(record, work=replace(record.work, hedge_at=None))
 
 
 def ended(

@@ -19,6 +19,7 @@ from nodus_api.kernel.spec import SCALED_KINDS, WorkloadSpec
 from nodus_api.kernel.vocabulary import OwnerKind, SlotState, WorkloadState
 from nodus_api.scheduler.context import LoopContext
 from nodus_api.scheduler.drilling import take_drill
+from nodus_api.scheduler.lasting import limits_of
 from nodus_api.storage.records import Command, Slot, Workload
 from nodus_api.storage.workload_store import WorkloadEdit
 
@@ -149,11 +150,17 @@ async def _give_more_time(edit: WorkloadEdit, workload: Workload, spec: Mapping[
     """Let limits of time that rose hold for what lives already (SC-802, SC-004 T8 and T14)."""
     before = WorkloadSpec.from_json(workload.kind, workload.spec).limits
     after = WorkloadSpec.from_json(workload.kind, spec).limits
+    limits = limits_of(replace(workload, spec=spec))
     to_start = timedelta(seconds=after.start_deadline_seconds - before.start_deadline_seconds)
     old, new = before.max_duration_seconds, after.max_duration_seconds
     to_run = None if new is None else timedelta(seconds=new - (old or new))
     if to_start or old != new:
-        await edit.give_more_time(workload.uid, to_start=to_start, to_run=to_run)
+        await edit.give_more_time(
+            workload.uid,
+            to_start=to_start,
+            to_run=to_run,
+            session=limits if limits.idle is not None else None,
+        )
 
 
 def _at_rest(workload: Workload) -> str | None:
@@ -248,8 +255,6 @@ async def _scale(edit: WorkloadEdit, workload: Workload, count: int) -> Answer:
         return Applied.REFUSED, f"{_is(workload)} already"
     if workload.kind is OwnerKind.JOB and count < 1:
         return Applied.REFUSED, "a Job's parallelism is at least 1: suspend it instead"
-    if WorkloadSpec.from_json(workload.kind, workload.spec).gang is not None:
-        return Applied.REFUSED, "a gang runs whole and cannot be scaled: suspend it instead"
     scaled = replace(workload, spec={**workload.spec, field: count})
     await edit.put(scaled)
     wanted = set(wanted_slots(WorkloadSpec.from_json(workload.kind, scaled.spec)))

@@ -88,10 +88,14 @@ class Started(Report):
 
 
 class Heartbeat(Report):
-    """Runner and program are alive."""
+    """Runner and program are alive; `activeAgeMs` is how long ago the program last said something.
+
+    Its absence means: nothing yet.
+    """
 
     kind: Literal["heartbeat"]
     cursor: Cursor | None = None
+    active_age_ms: Age | None = Field(default=None, alias="activeAgeMs")
 
 
 class Checkpoint(Report):

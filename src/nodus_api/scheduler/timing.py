@@ -7,20 +7,20 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from nodus_api.kernel import deadlines, events
-from nodus_api.kernel.deadlines import Limits, Overdue, Silence
+from nodus_api.kernel.deadlines import Overdue, Silence
 from nodus_api.kernel.gang import waits_at_barrier
 from nodus_api.kernel.lifecycle import advance
-from nodus_api.kernel.spec import WorkloadSpec
 from nodus_api.kernel.vocabulary import Reason, Stage, Trigger
 from nodus_api.scheduler.context import LoopContext
 from nodus_api.scheduler.deliveries import note_starts
 from nodus_api.scheduler.drilling import as_drilled
 from nodus_api.scheduler.ganging import release_late_ranks
 from nodus_api.scheduler.handing_back import give_up
+from nodus_api.scheduler.lasting import limits_of
 from nodus_api.scheduler.racing import lose_machine, oldest, rivals, without
 from nodus_api.scheduler.setbacks import LONGEST_OF_CALLS
 from nodus_api.scheduler.settling import ranks_with, release_machines
-from nodus_api.scheduler.stopping import end_unstarted, stop_for_money, without_orders
+from nodus_api.scheduler.stopping import end_unstarted, stop, stop_for_money, without_orders
 from nodus_api.storage.batch import Batch
 from nodus_api.storage.machine_store import Sighting
 from nodus_api.storage.records import AttemptRecord
@@ -63,9 +63,8 @@ async def apply_deadlines(
 
 def _overdue(record: AttemptRecord, now: datetime) -> AttemptRecord:
     attempt = record.attempt
-    spec = WorkloadSpec.from_json(record.workload.kind, record.workload.spec)
     what = deadlines.overdue(
-        attempt, now, limit_at=record.work.limit_at, limits=Limits(max_duration=_longest(spec))
+        attempt, now, limit_at=record.work.limit_at, limits=limits_of(record.workload)
     )
     if what is None:
         return _in_time(record, now)
@@ -86,12 +85,19 @@ def _overdue(record: AttemptRecord, now: datetime) -> AttemptRecord:
         case Overdue.DURATION:
             fault_ = events.RunFault(at=now, reason=Reason.DEADLINE_EXCEEDED)
             return record.moved(advance(attempt, fault_))
-        case Overdue.DRAIN:
-            over = events.StopCompleted(at=deadlines.drain_end(attempt, now))
-            return record.moved(advance(attempt, over))
-        case Overdue.NOTICE:
-            cleared = record.moved(advance(attempt, events.NoticeCleared(at=now)))
-            return without_orders(cleared)
+        case Overdue.IDLE:
+            return stop(record, None, Reason.RELEASED, now=now)
+        case Overdue.DRAIN | Overdue.NOTICE:
+            return _drained(record, now, cleared=what is Overdue.NOTICE)
+
+
+def _drained(record: AttemptRecord, now: datetime, *, cleared: bool) -> AttemptRecord:
+    """End a drain that saw no exit, or clear a notice that came to nothing (SC-013)."""
+    attempt = record.attempt
+    if cleared:
+        return without_orders(record.moved(advance(attempt, events.NoticeCleared(at=now))))
+    over = events.StopCompleted(at=deadlines.drain_end(attempt, now))
+    return record.moved(advance(attempt, over))
 
 
 def _in_time(record: AttemptRecord, now: datetime) -> AttemptRecord:
@@ -130,11 +136,6 @@ def _waits_in_vain(record: AttemptRecord, now: datetime) -> bool:
     limit, attempt = record.work.limit_at, record.attempt
     acquiring = attempt.stage is Stage.ACQUIRING and attempt.drain is not None
     return acquiring and limit is not None and now >= limit
-
-
-def _longest(spec: WorkloadSpec) -> timedelta | None:
-    seconds = spec.limits.max_duration_seconds
-    return None if seconds is None else timedelta(seconds=seconds)
 
 
 def _vouched(record: AttemptRecord, running: Mapping[int, datetime], now: datetime) -> bool:

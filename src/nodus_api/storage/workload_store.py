@@ -13,6 +13,7 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from nodus_api.kernel.attempt import Cursor, RestorePoint
+from nodus_api.kernel.deadlines import Limits
 from nodus_api.kernel.vocabulary import OwnerKind
 from nodus_api.storage import tables as t
 from nodus_api.storage.attempt_store import fence
@@ -65,9 +66,16 @@ class WorkloadEdit:
             await self.connection.execute(statement, as_json(slot_row(one) for one in slots))
 
     async def give_more_time(
-        self, workload: UUID, *, to_start: timedelta, to_run: timedelta | None
+        self,
+        workload: UUID,
+        *,
+        to_start: timedelta,
+        to_run: timedelta | None,
+        session: Limits | None = None,
     ) -> None:
         """Move the limits that its live Attempts run against; `to_run` None lifts that limit.
+
+        Of a session, `session` are the new limits of time, and this counts as a use (SC-807).
 
         Not of a gang in which a rank has ended: its limit is the end of the others (SC-135). Uses
         `attempts_one_live`; costs no revision.
@@ -83,7 +91,11 @@ class WorkloadEdit:
             attempts.workload == workload,
             attempts.finished.is_(None),
         )
-        later = sa.null() if to_run is None else work.limit_at + to_run
+        later: sa.ColumnElement[Any] = sa.null() if to_run is None else work.limit_at + to_run
+        if session is not None and session.idle is not None:
+            later = sa.literal(self.now + session.idle, t.MOMENT)
+            if session.max_duration is not None:
+                later = sa.func.least(attempts.command_started + session.max_duration, later)
         await self.connection.execute(
             sa.update(t.attempt_work)
             .where(lives, attempts.stage == "Running", ~ending.correlate(t.attempts))

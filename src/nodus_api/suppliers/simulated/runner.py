@@ -360,7 +360,8 @@ class Runner:
         self._timers.set("beat", at + self._pace.heartbeat, self._beat)
         if self._flight is None and not self._around.silent(at):
             cursor = self._done(at)
-            self._say("heartbeat", at, at, **({"cursor": cursor} if cursor else {}))
+            works = {"cursor": cursor, "activeAgeMs": 0} if cursor else {}
+            self._say("heartbeat", at, at, **works)
 
     def _say(self, kind: str, event: datetime, at: datetime, **body: Any) -> None:
         self._n += 1
