@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from random import Random
 
-from nodus_api.bench import at_scale, placing, publishing
+from nodus_api.bench import at_scale, looping, placing, publishing
 from nodus_api.bench import commit_to_watch as delay
 from nodus_api.bench.report import Report, Row
 from nodus_api.bench.rig import Rig, running
@@ -47,6 +47,11 @@ async def _attempts(rig: Rig, clock: Clock, full: bool) -> list[Row]:
     return await at_scale.at_scale(rig, clock=clock, effort=effort)
 
 
+async def _loop(rig: Rig, clock: Clock, full: bool) -> list[Row]:
+    effort = looping.FULL if full else looping.QUICK
+    return await looping.whole_loop(rig, clock=clock, effort=effort)
+
+
 def _placement(clock: Clock, full: bool, seeded: Seeded) -> list[Row]:
     effort = placing.FULL if full else placing.QUICK
     return placing.placements(clock=clock, effort=effort, seeded=seeded)
@@ -58,6 +63,7 @@ _MEASURED: dict[str, Area] = {
     publishing.PUBLISH_AREA: _publish,
     publishing.SNAPSHOT_AREA: _snapshot,
     at_scale.AREA: _attempts,
+    looping.AREA: _loop,
 }
 _COMPUTED: dict[str, PureArea] = {placing.AREA: _placement}
 AREAS = (*_MEASURED, *_COMPUTED)
