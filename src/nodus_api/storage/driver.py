@@ -155,6 +155,7 @@ class Readers:
         self._connect = connect
         self._where = where
         self._idle: list[DriverConnection] = []
+        self._closings = 0
         self._places = asyncio.Semaphore(_READERS)
 
     @contextlib.asynccontextmanager
@@ -171,21 +172,26 @@ class Readers:
                 raise StorageUnavailable(self._where, "no connection in time") from error
             if deadline is not None:
                 deadline.begin(link)
+            closings = self._closings
             try:
                 yield link
-            except asyncio.CancelledError:
-                link.terminate()  # its answer may still be on the way
+            except BaseException as error:
+                if not _only_refused(error):
+                    link.terminate()  # it ends, or an answer may still be on the way
                 raise
             finally:
                 if deadline is not None:
                     deadline.end()
                 if link.is_closed():
                     self._drop()  # the others likely met the same end
+                elif closings != self._closings:
+                    link.terminate()
                 else:
                     self._idle.append(link)
 
     async def close(self) -> None:
-        """End the connections that nobody uses."""
+        """End the connections; one that is in use when it is given back."""
+        self._closings += 1
         while self._idle:
             link = self._idle.pop()
             try:
@@ -204,6 +210,11 @@ class Readers:
         for link in self._idle:
             link.terminate()
         self._idle.clear()
+
+
+def _only_refused(error: BaseException) -> bool:
+    """Whether the server refused a statement, and its session goes on."""
+    return isinstance(error, asyncpg.PostgresError) and error.severity_en == "ERROR"
 
 
 async def open_connection(url: str, *, pooled: bool = False) -> DriverConnection:

@@ -20,6 +20,9 @@ _UNAVAILABLE_CODES = frozenset({"53300", "57P01", "57P02", "57P03"})
 _CANCELLED = "57014"
 _CONTENTION_CODES = frozenset({"40001", "40P01", "55P03"})
 
+# what the driver says of a connection that cannot be used, any more or yet
+_OF_THE_LINK = asyncpg.InterfaceError | asyncpg.InternalClientError
+
 # what the server will not do for anybody until an operator has acted, and what that is
 _REMEDIES = {
     "25006": "it is read-only: name the primary with --database-url",
@@ -154,7 +157,7 @@ def translate(error: BaseException, where: str) -> StorageError | None:
     """
     if isinstance(error, sa.exc.DBAPIError):
         inner = error.orig.__cause__ if error.orig is not None else None
-        if isinstance(inner, asyncpg.PostgresError | asyncpg.InterfaceError):
+        if isinstance(inner, asyncpg.PostgresError | _OF_THE_LINK):
             return translate(inner, where)
         if error.connection_invalidated:
             return StorageUnavailable(where, "the connection was lost")
@@ -163,7 +166,7 @@ def translate(error: BaseException, where: str) -> StorageError | None:
         return StorageUnavailable(where, "every connection of the pool is in use")
     if isinstance(error, asyncpg.PostgresError):
         return _from_server(error, where)
-    if isinstance(error, asyncpg.InterfaceError):
+    if isinstance(error, _OF_THE_LINK):
         return StorageUnavailable(where, _first_line(error))
     return None
 

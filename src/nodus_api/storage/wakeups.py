@@ -13,9 +13,9 @@ import asyncpg
 
 from nodus_api.clock import Clock
 from nodus_api.storage import statements
-from nodus_api.storage.driver import DriverConnection
+from nodus_api.storage.driver import Deadline, DriverConnection
 from nodus_api.storage.engine import Database
-from nodus_api.storage.errors import StorageError
+from nodus_api.storage.errors import StorageError, StorageUnavailable
 from nodus_api.tasks import end, spawn
 
 FEED = "nodus_feed"
@@ -127,6 +127,10 @@ async def _probe(connection: DriverConnection, clock: Clock) -> None:
 async def notify(database: Database, channel: str) -> None:
     """Wake the listeners of `channel`, in a transaction of its own.
 
-    Never inside the transaction that writes: a notifying commit takes an instance-wide lock.
+    Never inside the transaction that writes: a notifying commit takes an instance-wide lock. Where
+    the connection at hand gives no sign of life, another one is tried. Raises StorageUnavailable.
     """
-    await database.read(statements.notify(channel))
+    try:
+        await database.read(statements.notify(channel), deadline=Deadline(PROBE_SECONDS))
+    except StorageUnavailable:
+        await database.read(statements.notify(channel), deadline=Deadline(PROBE_SECONDS))
