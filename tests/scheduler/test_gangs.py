@@ -261,10 +261,10 @@ async def test_a_limit_that_rises_gives_a_late_rank_no_more_time(
     world: World,
 ) -> None:  # SC-135, SC-802
     runners = await run_gang(world, 2, limits={"maxDurationSeconds": 500})
-    await world.clock.advance(60)
+    await world.clock.advance(50)
     for runner in runners:
         await runner.report("heartbeat")
-    await world.settle()
+    await world.settle(10)
     await runners[0].report("exited", exitCode=0, age=10.0)
     await world.settle()
     await submit_gang(world, 2, limits={"maxDurationSeconds": 5000})
